@@ -486,10 +486,11 @@ int         ty_note_write(ty_tensor *t, const char *line);
 int         ty_view(ty_tensor *x, const ty_desc *d, int64_t offset, ty_tensor **out);
 /* Copies like ty_tensor_copy; while recording is on, `to` gets a history. */
 int         ty_copy(ty_tensor *to, ty_tensor *from);
-/* Makes a value that calls may read before ty_late_give says what it is: a copy of an array of its
-** shape and type, on any device. While recording is on. What needs it before fails. It is one of
-** `of` values that belong together by the number `group`, above 0. */
-int         ty_late(const ty_desc *d, uint64_t group, int of, ty_tensor **out);
+/* Makes a late value: recorded calls may read it before ty_late_give gives its contents, an array
+** of its shape and type on any device. Recording must be on. A call that needs the contents before
+** fails. group: a number above 0 that the late values that belong together share; size: how many
+** there are. */
+int         ty_late(const ty_desc *d, uint64_t group, int size, ty_tensor **out);
 /* Gives a value of ty_late its contents, an array of its shape and dtype. TY_ESTATE if it was given
 ** before, or if the calls that wait for it were dropped. */
 int         ty_late_give(ty_tensor *late, ty_tensor *value);

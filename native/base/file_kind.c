@@ -62,7 +62,7 @@ static bool is_onnx(const uint8_t *head, size_t n)
       memchr("\x12\x1a\x22\x3a\x42", head[2], 5);
 }
 
-/* Returns whether bytes begin a symbol's JSON, by the first character that is no blank. */
+/* Returns whether bytes begin a symbol's JSON, by the first character that is not a blank. */
 static bool is_json(const uint8_t *head, size_t n)
 {
   size_t i = 0;

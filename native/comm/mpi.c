@@ -44,7 +44,7 @@ int comm_mpi_open(const struct comm_ops **ops, struct comm_world **out)
 {
   pthread_once(&once, mpi_load_library);
   NEED(library, TY_EDEVICE,
-      "there is no way to other processes: %s. It is built where MPI is installed (on Debian: "
+      "MPI cannot be used: %s. Its library is built where MPI is installed (on Debian: "
       "libopenmpi-dev, openmpi-bin), by make",
       reason);
   comm_mpi_fn open_world = (comm_mpi_fn)(uintptr_t)dlsym(library, "tycho_mpi_open");

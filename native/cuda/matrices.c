@@ -208,7 +208,7 @@ static int make_small_product(
       "T=%s ACT=%d ADD=%d", cuda_type(s->dtype), slope ? slope->act : ACT_NONE, c->add & 1);
 }
 
-/* Multiplies the product that is there by the slope. */
+/* Multiplies the result of the product by the slope. */
 static int apply_slope(const struct call *c, const struct fused_op *slope)
 {
   const struct operand *y = &c->in[slope->operand];

@@ -57,7 +57,7 @@ static void hold_rows(struct row_norm *n, int most, void *const *arrays, int cou
   if (n->held) n->team = CUDA_BLOCK;
 }
 
-/* Starts a kernel of kernels/norm_rows.cu. These are no struct cuda_row, since the kernel depends
+/* Starts a kernel of kernels/norm_rows.cu. These are not struct cuda_row, since the kernel depends
 ** on whether rows are held, and a gradient takes up to three of them. */
 static int start_rows(const struct call *c, const struct row_norm *n, const char *name,
     int64_t threads, void **params)

@@ -53,8 +53,8 @@ static void unmap_part(char *at, struct mapped_part part)
   cu_api.MemUnmap((cu_pointer)(uintptr_t)at, part.bytes);
 }
 
-/* Returns how much address space to reserve for so many bytes: twice as many, in steps that keep
-** moves rare. */
+/* Returns how much address space to reserve for a range of `bytes`: twice as many, in steps that
+** keep moves rare. */
 static size_t reservation_bytes(size_t bytes)
 {
   size_t n = (size_t)256 << 20;

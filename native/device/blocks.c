@@ -6,7 +6,7 @@
 ** those in use are together no more than what was ever in use at once: sizes that change from step
 ** to step do not gather a block of each. The blocks that were kept first are given back; all are
 ** when an allocation fails, and when TYCHO_MEM_LIMIT would be passed. They count for that limit,
-** but are no live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it
+** but are not live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it
 ** sees every overrun.
 */
 #include <pthread.h>

@@ -52,7 +52,7 @@ const struct device_ops *queue_ops(int device)
 
 int device_copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
-  /* by the one that is no CPU */
+  /* by the one that is not a CPU */
   int device = device_kind(dst_device) == TY_GPU ? dst_device : src_device;
   return device_ops(device)->copy(dst_device, dst, src_device, src, bytes);
 }

@@ -10,7 +10,7 @@ static bool access_changes_input(const struct program *p, const struct step *st,
   if (st->v.call.with_grad && n->kind->inport[k].overwritten) return true;
   if (!n->kind->reads || !n->kind->reads->changes)
     return !n->backward && n->kind->inport[k].mutated;
-  if (!n->backward) return false; /* its gradient operator does */
+  if (!n->backward) return false; /* the gradient operator changes it */
   const struct node *f = &p->s.g->node[n->forward];
   struct read_walk w = reads_walk(n->kind->reads, f->nin, f->kind->nout);
   while (reads_next(&w))
@@ -53,7 +53,8 @@ static void access_add_bound(
   list[(*n)++] = a;
 }
 
-/* Allocates the lists of a segment in an arena of the caller's, `heads` of them for heads. */
+/* Allocates the lists of a segment in the arena `from`, with room for the accesses of its steps and
+** of `heads` outputs. */
 static int access_make_lists(
     const struct program *p, struct segment *g, int heads, struct arena *from)
 {
@@ -136,8 +137,9 @@ bool exec_begins_run(const struct program *p, int segment)
   return first;
 }
 
-/* Adds the accesses to tokens: its device's, and those of the devices that a segment waits for. */
-static void access_list_tokens(
+/* Adds the accesses to failure links: that of the segment's device, and those of the devices that
+** it waits for. */
+static void access_list_links(
     const ty_exec *e, const struct program *p, int segment, struct segment *g)
 {
   const struct access own = access_all(e->submit.failure_link[g->slot]);
@@ -161,7 +163,7 @@ static int access_list_segment(ty_exec *e, struct program *p, int i, int *all)
     code = exec_list_records(e, p, g);
   }
   if (!code) {
-    access_list_tokens(e, p, i, g);
+    access_list_links(e, p, i, g);
     code = access_keep_lists(p, g);
   }
   if (code) g->nread = g->nwrite = 0;
@@ -181,7 +183,7 @@ int exec_list_segments(ty_exec *e, struct program *p)
 
 /* -- exchanged arrays -------------------------------------------------------------------------- */
 
-/* Takes the storages of the arrays that are bound now into a list. */
+/* Replaces the accesses of a list to bound arrays by those to the arrays that are bound now. */
 static void access_refresh(const ty_exec *e, struct access *list, const int *bound_of, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -192,13 +194,14 @@ static void access_refresh(const ty_exec *e, struct access *list, const int *bou
   }
 }
 
-/* Bytes of exchanged arrays up to which a run is submitted before the run that has the former ones
-** has ended: until then both are alive. */
+/* Bytes of exchanged arrays up to which the next run is submitted while the run with the former
+** arrays goes on: until that one ends, both are alive. */
 enum { MOST_AHEAD = 32 << 10 };
 
 int exec_rebind(ty_exec *e)
 {
-  bool moved = pool_generation(e->pool) != e->generation, others = false;
+  bool moved = pool_generation(e->pool) != e->generation;
+  bool list_again = false;                            /* other steps can be recorded now */
   /* the task of the next run may write the pointers, since all tasks that read them run one after
   ** another on a CPU's queue */
   bool may_follow = !moved;
@@ -213,10 +216,10 @@ int exec_rebind(ty_exec *e)
     const bool stays = e->bind.address[i] == tensor_at(e->bind.bound[i]);
     const bool was_moving = exec_array_moves(e, i);
     uint8_t *moves = &e->bind.moves[i];
-    *moves = stays ? MAX(*moves - 1, 0) : MIN(*moves + MOVED, MOST_MOVES);
+    *moves = stays ? MAX(*moves - NOT_MOVED, 0) : MIN(*moves + MOVED, MOST_MOVES);
     moved |= !stays;
     bytes += stays ? 0 : desc_bytes(&e->bind.bound[i]->d);
-    others |= was_moving != exec_array_moves(e, i) || (!stays && !was_moving);
+    list_again |= was_moving != exec_array_moves(e, i) || (!stays && !was_moving);
   }
   if (moved && may_follow && bytes <= MOST_AHEAD) {
     for (int i = 0; i < e->bind.nbound; i++)
@@ -229,7 +232,7 @@ int exec_rebind(ty_exec *e)
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p || !p->ready) continue;
-    if (others) TRY(exec_list_records_again(e, p));
+    if (list_again) TRY(exec_list_records_again(e, p));
     for (int i = 0; i < p->nsegment; i++) {
       struct segment *g = &p->segment[i];
       access_refresh(e, g->read, g->read_of, g->nread);
@@ -276,7 +279,7 @@ static int access_list_single(
     if (v >= 0 && i < st->nin && p->value[v].kind == V_BOUND)
       g->seen[g->nseen++] = p->value[v].bound;
   }
-  access_list_tokens(e, p, segment, g);
+  access_list_links(e, p, segment, g);
   return TY_OK;
 }
 

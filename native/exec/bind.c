@@ -97,7 +97,8 @@ static int simple_infer(struct simple *s, const ty_want *want, int n, bool all_f
   return TY_OK;
 }
 
-int tensor_zeros(const ty_desc *d, ty_tensor **out)
+/* Makes an array of zeros on any device. */
+static int simple_make_zeros(const ty_desc *d, ty_tensor **out)
 {
   if (device_kind(d->device) != TY_GPU) return tensor_new_zeros(d, out);
   TRY(ty_tensor_new(d, out));
@@ -144,12 +145,12 @@ static int simple_make_argument(const ty_simple_spec *spec, const ty_want *w, co
   char key[600];
   ty_tensor *t = NULL;
   snprintf(key, sizeof key, "%s%s", grad ? "grad of " : "", name);
-  if (!spec->buffer) return tensor_zeros(d, out);
+  if (!spec->buffer) return simple_make_zeros(d, out);
   if (!w || !w->shared) {
     /* the first elements of the buffer's array, else a new one, which replaces it there */
     const bool found = ty_bag_get(spec->buffer, key, &t) == TY_OK && t;
     if (!found || t->d.device != d->device || desc_count(&t->d) < desc_count(d)) {
-      TRY(tensor_zeros(d, out));
+      TRY(simple_make_zeros(d, out));
       return ty_bag_put(spec->buffer, key, *out);
     }
     if (t->d.dtype != d->dtype) {
@@ -160,7 +161,7 @@ static int simple_make_argument(const ty_simple_spec *spec, const ty_want *w, co
     }
     return desc_same_shape(&t->d, d) ? simple_take_array(t, out) : ty_tensor_view(t, d, 0, out);
   }
-  if (!spec->shared) return tensor_zeros(d, out);
+  if (!spec->shared) return simple_make_zeros(d, out);
   TRY(grad ? ty_exec_grad(spec->shared, name, &t) : ty_exec_arg(spec->shared, name, &t));
   return simple_share_array(key, t, d, out);
 }
@@ -192,7 +193,7 @@ static int simple_make_arrays(struct simple *s, const ty_simple_spec *spec)
       TRY(simple_share_array(n->name, t, &d, &b->value));
     }
     else if (i >= s->narg)
-      TRY(tensor_zeros(&d, &b->value));
+      TRY(simple_make_zeros(&d, &b->value));
     if (i >= s->narg) continue;
     TRY(simple_make_argument(spec, w, n->name, &d, false, &b->value));
     if (!b->req) continue;

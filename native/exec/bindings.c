@@ -35,7 +35,7 @@ int exec_add_bound(ty_exec *e, ty_tensor *t, int *index)
   return TY_OK;
 }
 
-/* Binds the given arrays to a variable; a NULL: none was given. */
+/* Binds the given arrays a to a variable. a NULL: none were given. */
 static int bind_match_one(ty_exec *e, const ty_bind *a, const char *what, struct bound *b)
 {
   const bool dry = e->flags & TY_DRY_RUN;
@@ -134,12 +134,11 @@ void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad)
   *grad = b ? b->grad_bound : -1;
 }
 
-bool exec_set_array(ty_exec *e, int at, ty_tensor *t)
+void exec_set_array(ty_exec *e, int at, ty_tensor *t)
 {
   ty_tensor *old = e->bind.bound[at];
-  if (t == old) return false;
+  if (t == old) return;
   if (t) ty_tensor_keep(t);
   e->bind.bound[at] = t;
   ty_tensor_free(old);
-  return true;
 }

@@ -7,7 +7,7 @@ static double check_number_at(const void *p, int dtype, int64_t i)
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-/* Finds the elements of a value in host memory; NULL: they are no floats. A copy is in *copy as
+/* Finds the elements of a value in host memory; NULL: they are not floats. A copy is in *copy as
 ** well, for the caller to free, else *copy is NULL. */
 static int check_read_floats(
     int device, const void *p, const ty_desc *d, void **copy, const void **out)
@@ -29,8 +29,8 @@ static bool check_is_within(const void *p, const void *x, const ty_desc *d)
       (const char *)p < (const char *)x + desc_bytes(d);
 }
 
-/* Adds "data in [-1, 3]" to t, or that an output of the step has the input's bytes; nothing where
-** its numbers cannot be read. */
+/* Adds the range of an input to t ("data in [-1, 3]"), or that an output of the step has
+** overwritten it; nothing where its numbers cannot be read. */
 static void check_describe_input(struct program *p, const struct step *st, const void *in,
     const ty_desc *d, const char *name, struct text *t)
 {

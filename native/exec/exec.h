@@ -67,6 +67,8 @@ struct route {
   uint8_t *copied;                                    /* per value: is in copy */
 };
 
+/* The programs of an executor: the one that runs, and one without fusion for monitors, the search
+** for bad numbers and partial forwards. */
 enum { FUSED, UNFUSED, VARIANTS };
 
 /* The bound arrays, what they are bound to, and the routes of gradients. */
@@ -76,10 +78,10 @@ struct exec_bindings {
   struct names arg_names, aux_names;
   ty_tensor **bound;                                  /* all arrays; each one reference */
   int nbound, cap;
-  /* per array: what the programs have once the runs before the next one have ended */
+  /* per array: its address for the runs that are submitted next */
   void **address;
   uint64_t serial;                                    /* of these addresses */
-  uint8_t *moves;                                     /* per array: how often its address changes */
+  uint8_t *moves;                                     /* per array: a score (inner.h, MOVED) */
   /* per device slot: the version of each array that the running segment sees */
   uint64_t *version[MAX_DEVICES];
   /* arrays may be exchanged between runs (exec_set_array) */
@@ -204,8 +206,8 @@ struct exec_source {
 /* -- executors of recorded calls (lazy) -------------------------------------------------------- */
 
 int  exec_make(const struct exec_source *s, ty_exec **out);
-/* Copies the given head gradients to their arrays. NULL: of a head that needs none, or keeps that
-** of the last run. */
+/* Copies the given head gradients to their arrays. A NULL among them: its head needs no gradient,
+** or keeps the one of the last run. */
 int  exec_give_heads(ty_exec *e, ty_tensor *const *head_grad, int n);
 /* Runs forward and backward of an executor whose heads have their gradients, without a draw from
 ** the device's random state. own: random states of the nodes that have their own. */
@@ -216,12 +218,13 @@ int  exec_prepare_whole(ty_exec *e);
 struct ticket exec_last_ticket(const ty_exec *e);
 /* Finds the indices of a variable's array and of its gradient among the bound arrays; -1: none. */
 void exec_find_bound(const ty_exec *e, const char *name, int *value, int *grad);
-/* Exchanges a bound array of a movable executor for one of the same shape, type and device that
-** overlaps the others as the old one did; NULL: none for now. Returns whether it is another one.
-** Before the next run all arrays must be set and exec_rebind called. */
-bool exec_set_array(ty_exec *e, int at, ty_tensor *t);
-/* Takes the addresses of the arrays that are bound now, for the runs that follow. Waits for the
-** runs so far where they are of other devices than a CPU, or where the arrays are large. */
+/* Exchanges bound array `at` of a movable executor for t, which has the shape, type and device of
+** the old one and overlaps the other arrays as that one did. t NULL: nothing is bound until the
+** array is set again. Before the next run all arrays must be set and exec_rebind called. */
+void exec_set_array(ty_exec *e, int at, ty_tensor *t);
+/* Makes the runs that follow use the addresses of the arrays that are bound now. Where an address
+** has changed it waits for the submitted runs, unless the program runs on one CPU and the exchanged
+** arrays are small. */
 int  exec_rebind(ty_exec *e);
 /* Marks the bound arrays that the program reads. read: per bound array. */
 void exec_mark_read(const ty_exec *e, uint8_t *read);

@@ -18,7 +18,7 @@ struct ctx {
   void **address;                                     /* bindings.address; NULL: not movable */
   uint64_t serial;                                    /* of the addresses */
   struct ticket ticket;
-  struct timed_step *timed;                           /* of a watched run; kept for the next one */
+  struct timed_step *timed;                           /* of a timed run; reused by the next one */
   int ntimed, timed_cap;
 };
 struct timed_step {
@@ -37,10 +37,14 @@ void exec_free_ring(ty_exec *e);
 
 /* -- replay.c ---------------------------------------------------------------------------------- */
 
-/* Scores of exec_bindings.moves: what a change of an address adds (a run without one takes 1), from
-** which an array counts as moving, and the largest. Two changes in a row make an array a moving
-** one. One does not: another network has the same program. */
-enum { MOVED = 2, MOVING = 3, MOST_MOVES = 8 };
+/* Scores of exec_bindings.moves. Two changes of an address in a row make an array a moving one. One
+** does not: it may be that another network with the same program runs from now on. */
+enum {
+  MOVED = 2,                                          /* a run with a new address adds this */
+  NOT_MOVED = 1,                                      /* a run with the same address takes this */
+  MOVING = 3,                                         /* the least score of a moving array */
+  MOST_MOVES = 8                                      /* the largest score */
+};
 static inline bool exec_array_moves(const ty_exec *e, int bound)
 {
   return e->bind.moves[bound] >= MOVING;
@@ -124,7 +128,7 @@ int  exec_rewrite_graph(ty_exec *e, const struct exec_source *s, struct typed_gr
 
 /* Decides for each variant where gradients are written. */
 int  exec_route_gradients(ty_exec *e);
-/* Returns the graph with what the passes ask about it. */
+/* Returns the graph of a variant with what the passes ask about it. flags: TY_*. */
 struct source exec_make_source(const ty_exec *e, int which, int flags);
 void exec_free_routes(ty_exec *e);
 
@@ -135,7 +139,7 @@ void exec_free_routes(ty_exec *e);
 int  exec_compile(ty_exec *e, int which, const ty_exec *before, struct program **out);
 /* Returns a variant, compiled at its first use. */
 int  exec_variant(ty_exec *e, int which, struct program **out);
-/* Makes outputs, tokens and lists of versions; then resolves pointers. */
+/* Makes outputs, failure links and lists of versions; then resolves pointers. */
 int  exec_make_arrays(ty_exec *e, const ty_exec *before);
 /* Waits for the runs so far, then writes pointers into the programs: after binding, and when the
 ** pool has moved. */
@@ -183,7 +187,7 @@ void exec_note_front_end_event(ty_exec *e, const struct program *p, int t);
 
 /* -- walk.c ------------------------------------------------------------------------------------ */
 
-/* Goes on node by node, to the next event or the end. */
+/* Runs nodes one by one, from e->run.node to the next event or the end. */
 int  exec_walk(ty_exec *e);
 /* Runs the step of a node. Returns TY_EV_HOST where the front end has to run it. */
 int  exec_run_node(ty_exec *e, struct program *p, int node);

@@ -73,13 +73,6 @@ int ty_exec_print(ty_exec *e, const char **text)
 
 /* -- the program ------------------------------------------------------------------------------- */
 
-static int print_find_node(const ty_exec *e, int value)
-{
-  int node = 0;
-  while (node + 1 < e->graph.g->n && e->graph.g->node[node + 1].first <= value) node++;
-  return node;
-}
-
 /* Prints how a step's products of float32 are taken, where that is not in float32. */
 static void print_products(struct text *t, const struct step *st)
 {
@@ -116,7 +109,7 @@ static void print_step(const ty_exec *e, const struct program *p, int i, struct 
       device_name(st->device, device, sizeof device), at, dtype_name(d->dtype),
       text_shape(d, shape, sizeof shape));
   for (int k = 0; k < st->nin; k++) {
-    const int node = print_find_node(e, st->in[k]);
+    const int node = find_value_node(e->graph.g, st->in[k]);
     const struct node *n = &e->graph.g->node[node];
     if (n->op && p->step_of[node] >= 0)
       text_add(t, " %d", p->step_of[node]);
@@ -150,7 +143,7 @@ static void print_step(const ty_exec *e, const struct program *p, int i, struct 
     text_add(t, "  channels in %ds", p->value[v].block);
   print_products(t, st);
   if (st->kind == STEP_NODE && st->v.cpu_fallback) text_add(t, "  on the host, over copies");
-  if (st->guard >= 0) text_add(t, "  if %d", p->step_of[print_find_node(e, st->guard)]);
+  if (st->guard >= 0) text_add(t, "  if %d", p->step_of[find_value_node(e->graph.g, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");
 }

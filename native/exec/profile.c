@@ -2,7 +2,7 @@
 ** the operators that it runs, its nodes, its kernel and the bytes of its operands. */
 #include "exec/inner.h"
 
-/* nodes of a pointwise program that are named; the rest is counted */
+/* nodes of a pointwise program that a span names; it counts the others */
 enum { MAX_NAMED_NODES = 6 };
 
 /* Adds operators and nodes of a step to two texts. */

@@ -164,7 +164,7 @@ int ty_exec_memory(ty_exec *e, ty_memory *out)
 int ty_exec_value(ty_exec *e, int i, ty_value *out)
 {
   NEED(e && out, TY_ETYPE, "value: null argument");
-  NEED(i >= 0, TY_EINDEX, "value %d", i);
+  NEED(i >= 0, TY_EINDEX, "value %d; expected 0 or more", i);
   const struct program *p = e->variant[FUSED];
   int k = 0;
   for (int node = 0; node < e->graph.g->n; node++) {
@@ -175,9 +175,7 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       if (k++ != i) continue;
       char name[600];
       output_name(n, j, name, sizeof name);
-      int root_node = 0;
-      while (root_node + 1 < e->graph.g->n && e->graph.g->node[root_node + 1].first <= x->root)
-        root_node++;
+      const int root_node = find_value_node(e->graph.g, x->root);
       *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first,
         r->last, r->device, x->root == n->first + j ? -1 : root_node };
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
@@ -194,7 +192,7 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       st->scratch_at, t, t, st->device, -1 };
     return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
   }
-  return fail(TY_EINDEX, "value: there are fewer");
+  return fail(TY_EINDEX, "value: there is no value %d; the program has %d, counted from 0", i, k);
 }
 
 int ty_exec_verify(ty_exec *e)

@@ -2,10 +2,10 @@
 **
 ** Steps that need the host end a sequence: kernels of the CPU, guards, random numbers whose key is
 ** in host memory. The first execution makes what the kernels keep, the second is recorded, later
-** ones are replayed. A recording contains addresses, so it is valid until the pool moves; the
-** random state of a run is copied to the device before it. Packing of bound arrays is not
-** recorded, but for what steps do together in each run (pass/together.c). Where a packed array has
-** changed, the steps are executed one by one, which packs it again.
+** ones are replayed. A recording contains addresses, so it is valid until the pool moves. The
+** random state of a run is copied to the device before each replay. Packing of bound arrays is not
+** recorded, except by kernels that pack for a whole segment in every run (pass/together.c). Where a
+** packed array has changed, the steps are executed one by one, which packs it again.
 **
 ** Arrays that are exchanged between runs (exec_set_array) may be elsewhere in each: a loop's data
 ** and results. Steps that access such an array end a sequence; those between them, which access
@@ -34,7 +34,8 @@ static bool record_draws(const struct program *p, const struct step *st)
   return n && op_draws(n->op, n->kind->param, true);
 }
 
-static bool record_moves(const ty_exec *e, const struct program *p, int v)
+/* Returns whether value v is in an array whose address changes. */
+static bool record_value_moves(const ty_exec *e, const struct program *p, int v)
 {
   if (v < 0) return false;
   const struct value *x = &p->value[v], *r = &p->value[x->root];
@@ -45,11 +46,13 @@ static bool record_moves(const ty_exec *e, const struct program *p, int v)
 static bool record_operands_move(const ty_exec *e, const struct program *p, const struct step *st)
 {
   bool moves = st->bound >= 0 && exec_array_moves(e, st->bound);
-  for (int k = 0; k < st->nin; k++) moves |= record_moves(e, p, st->in[k]);
-  for (int k = 0; k < st->nout; k++) moves |= record_moves(e, p, st->out[k]);
+  for (int k = 0; k < st->nin; k++) moves |= record_value_moves(e, p, st->in[k]);
+  for (int k = 0; k < st->nout; k++) moves |= record_value_moves(e, p, st->out[k]);
   return moves;
 }
 
+/* Returns whether an operand moves of the steps whose work is joined (pass/together.c); j NULL:
+** there are none. */
 static bool record_joined_move(const ty_exec *e, const struct program *p, const struct joined *j)
 {
   bool moves = false;
@@ -57,7 +60,7 @@ static bool record_joined_move(const ty_exec *e, const struct program *p, const 
   return moves;
 }
 
-/* Returns whether a step can be in a sequence. */
+/* Returns whether a step can be part of a sequence. */
 static bool record_accepts(const ty_exec *e, const struct program *p, const struct step *st)
 {
   const bool moves = e->bind.movable &&
@@ -153,9 +156,9 @@ int exec_replay(struct program *p, const struct segment *g, int mode, uint64_t g
     const uint64_t *version = st->v.call.in[st->v.kernel->packs - 1].version;
     packed = packed * 31 + (version ? *version : 0);
   }
-  bool fresh = r->mode[mode].packed == packed;
+  const bool unchanged = r->mode[mode].packed == packed;
   r->mode[mode].packed = packed;
-  if (!fresh && r->mode[mode].runs) return TY_OK;
+  if (!unchanged && r->mode[mode].runs) return TY_OK;
   if (!r->mode[mode].made && r->mode[mode].runs++) record_make(p, r, mode);
   if (!r->mode[mode].made) return TY_OK;
   *t = r->last;

@@ -51,7 +51,7 @@ struct value_target {
   int bound;                                          /* index of the array */
   int req;                                            /* TY_WRITE or TY_ADD */
   int dtype;
-  bool early;                                         /* also by nodes of forward */
+  bool early;                                         /* a node of forward may write it, too */
 };
 
 /* Returns whether a node reads a value or what it is a view of. */
@@ -77,7 +77,8 @@ static bool route_is_direct(const ty_exec *e, const struct source *s, const stru
   if (r.node < e->graph.forward && !to->early) return false;
   if (e->graph.desc[v].dtype != to->dtype || w->into[v] >= 0) return false;
   if (to->req != TY_ADD) return true;
-  if (u->arrays[v] > 1 || route_is_read(s, u, from)) return false; /* others need it alone */
+  /* other arrays and readers need the value without the sum */
+  if (u->arrays[v] > 1 || route_is_read(s, u, from)) return false;
   if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, s->device[r.node], r.out);
 }

@@ -1,5 +1,5 @@
-/* run.c - runs an executor: forward, backward, the gradients of heads, and runs that go on after an
-** event.
+/* run.c - runs an executor: forward, backward, the gradients of heads, and the continuation of runs
+** after an event.
 **
 ** A run is one task per segment (submit.c), or goes node by node between events (walk.c). A segment
 ** waits for the segments of other devices that it reads from; the first segments wait for
@@ -7,7 +7,7 @@
 */
 #include "exec/inner.h"
 
-/* Begins a forward, which takes its own draw. *p: the variant that runs. */
+/* Begins a forward, which takes a new random state. *p: the variant that runs. */
 static int run_start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
 {
   TRY(exec_need_memory(e, what));
@@ -91,7 +91,7 @@ int exec_give_heads(ty_exec *e, ty_tensor *const *head, int n)
   return TY_OK;
 }
 
-/* Checks that each head that is no loss has a gradient, and those that are given. */
+/* Checks the head gradients that are given, and that no head that needs one lacks it. */
 static int run_need_heads(const ty_exec *e, ty_tensor *const *head, int n)
 {
   TRY(run_check_heads(e, head, n));
@@ -120,8 +120,8 @@ static int run_backward_nodes(ty_exec *e, struct program *p)
                         : exec_submit_all(e, p, p->nsegment_forward, p->nsegment);
 }
 
-/* Continues with backward after forward has been repeated with this result; after a failure what
-** backward would have written is marked as failed. */
+/* Continues with backward after forward was repeated. code: the result of that forward; after a
+** failure, what backward would have written is marked as failed. */
 static int run_after_repeated(ty_exec *e, struct program *p, int code)
 {
   if (code > 0) return exec_abandon(p, p->nsegment_forward, p->nsegment, code);

@@ -7,7 +7,7 @@
 
 /* -- on the thread of the queue ---------------------------------------------------------------- */
 
-/* Stores how long the timed steps took, which have ended on the device. */
+/* Stores the times of the timed steps, which must have ended on their device. */
 static void submit_note_times(struct ctx *c)
 {
   for (int i = 0; i < c->ntimed; i++) {
@@ -164,8 +164,8 @@ void exec_note_front_end_event(ty_exec *e, const struct program *p, int t)
   e->event = (ty_event){ n->name, op_label(n), n->name, NULL, flags, false, n->nin, n->kind->nout };
 }
 
-/* Submits segments *at .. to - 1. After a failure or TY_EV_HOST *at is the segment that failed or
-** that the front end has to run. */
+/* Submits segments *at .. to - 1. After a failure *at is the segment that failed; after TY_EV_HOST,
+** the one that the front end has to run. */
 static int submit_range(ty_exec *e, struct program *p, int *at, int to)
 {
   struct ticket before[MAX_DEVICES * 2], after[MAX_DEVICES * 3];

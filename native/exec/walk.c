@@ -1,7 +1,7 @@
 /* walk.c - monitored runs and partial forwards: node by node over the unfused variant.
 **
-** Each value is an event, before another step may overwrite it: the call returns, and
-** ty_exec_resume continues.
+** A monitored run stops at an event for each value, before another step may overwrite it: the call
+** returns, and ty_exec_resume continues.
 */
 #include "exec/inner.h"
 
@@ -88,8 +88,9 @@ static int walk_list_inputs(const ty_exec *e, const struct node *n, ty_entry *ou
   return count;
 }
 
-/* Runs a node and reports its values: with monitor_all, for each input the variable's own name and
-** <node>_<input>; then the node runs; then its outputs. Continues at e->run.item. */
+/* Runs a node and reports its values, from item e->run.item on. With TY_MON_ALL each input is two
+** items before the node runs: under the name of its variable, and as <node>_<input>. The outputs
+** follow after the run. */
 static int walk_visit_node(ty_exec *e, struct program *p)
 {
   const struct node *n = &e->graph.g->node[e->run.node];
@@ -98,15 +99,16 @@ static int walk_visit_node(ty_exec *e, struct program *p)
   int outputs = n->inside && !n->shown ? 0 : n->kind->nreal;
   char name[600];
   while (e->run.item < inputs) {
-    int k = e->run.item / 2, first = !(e->run.item++ & 1), v = value_of(e->graph.g, in[k]),
-        code = TY_OK;
+    const int k = e->run.item / 2, v = value_of(e->graph.g, in[k]);
+    const bool own_name = !(e->run.item++ & 1);
     const struct node *from = &e->graph.g->node[in[k].node];
-    if (first && !from->op)
+    int code = TY_OK;
+    if (own_name && !from->op)
       code = walk_report(e, p, e->run.node, v, true, "%s", from->name);
-    else if (!first && !n->backward && monitor_input_named(n->op))
+    else if (!own_name && !n->backward && monitor_input_named(n->op))
       code = walk_report(
           e, p, e->run.node, v, true, "%s_%s", n->name, n->kind->inport[k].name);
-    else if (!first)
+    else if (!own_name)
       code = walk_report(e, p, e->run.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
   }
@@ -144,10 +146,10 @@ int exec_walk(ty_exec *e)
   for (; e->run.node < end; e->run.node++, e->run.item = 0) {
     const struct node *n = &e->graph.g->node[e->run.node];
     const int t = p->step_of[e->run.node];
-    bool has_step = n->op && t >= 0;                       /* it has a step, or is a view */
+    bool counts = n->op && t >= 0;                      /* it has a step or, as a view, a value */
     for (int k = 0; n->op && k < n->kind->nout; k++)
-      has_step |= p->value[n->first + k].kind != V_NONE;
-    if (!has_step) continue;
+      counts |= p->value[n->first + k].kind != V_NONE;
+    if (!counts) continue;
     bool skipped = false;                               /* by its guard, which has run */
     int code = t >= 0 && p->step[t].node == e->run.node ? step_skipped(&p->step[t], &skipped)
                                                          : TY_OK;

@@ -202,7 +202,7 @@ static int take_bodies(ty_graph *g)
   return TY_OK;
 }
 
-/* Fails for bodies of an operator that is no control flow, and frees them. */
+/* Fails for bodies of an operator that is not control flow, and frees them. */
 static int refuse_bodies(ty_graph *g, const struct op *op, const char *name)
 {
   int code = fail(TY_EVALUE, "%s %s: it has no bodies, but was given %d", op->name, name, g->nbody);

@@ -1,8 +1,8 @@
-/* call.c - ty_call: one operator on tensors, at once (queued on their device).
+/* call.c - imperative_call: one operator on tensors, queued on their device at once.
 **
-** Finds the cached call, allocates the outputs that are not given and submits one task that
-** holds everything it needs. An output that is given may be an input too: where the operator may
-** not work in place, the result goes to a temporary tensor first.
+** It finds the cached call, allocates the outputs that are not given and submits one task that
+** holds everything it needs. A given output may be an input too: where the operator may not work in
+** place, the result goes to a temporary tensor first.
 */
 #include <pthread.h>
 #include "device/profile.h"
@@ -14,13 +14,13 @@ struct imperative {
   struct cached_call *r;
   struct rng_state rng;
   bool is_train;
-  const char *where;                                  /* line of the script; NULL */
+  const char *where;                                  /* line of the script; NULL: not known */
   struct storage *tmp;
   bool timed;
   struct timing time;
   ty_tensor **in;
   ty_tensor **out;                                    /* what the kernel writes */
-  ty_tensor **target;                                 /* where output i is copied to; NULL */
+  ty_tensor **target;                                 /* where output i is copied to; NULL: not */
   int nin, nout;
   void *list[];                                       /* in, out, target */
 };
@@ -163,7 +163,7 @@ static int imperative_take(struct imperative *m, const struct call_key *q)
     TRY(set_output(m, i, given));
   }
   if (r->v.scratch) TRY(storage_new(r->device, r->v.scratch, &m->tmp));
-  /* nothing fails any more */
+  /* drawn last: a call that fails leaves the random state as it is */
   if (op_draws(q->op, r->v.call.param, m->is_train)) m->rng = device_next_rng(r->device);
   return TY_OK;
 }

@@ -1,9 +1,8 @@
-/* call_cache.c - see call_cache.h. Makes cached calls, and remembers them by the bytes that they
-** follow from.
+/* call_cache.c - see call_cache.h. Makes cached calls, and finds them by the bytes of their keys.
 **
-** Making: parse the attributes, name the ports, infer the outputs, measure those that contents
-** decide, find the device, choose a kernel. Not remembered: operators whose outputs depend on
-** contents, and calls with very long texts.
+** Order of making: parse the attributes, name the ports, infer the outputs, compute the shapes that
+** depend on contents, find the device, choose a kernel. The cache does not keep calls of operators
+** whose output shapes depend on contents, nor calls whose key is too long.
 */
 #include <pthread.h>
 #include "imperative/call_cache.h"
@@ -185,19 +184,19 @@ void cached_call_release(struct cached_call *r)
 /* -- keys -------------------------------------------------------------------------------------- */
 
 enum {
-  KEY   = 8192, /* bytes of a key, at most */
-  SLOTS = 2048  /* calls that are remembered, at most */
+  MOST_KEY_BYTES = 8192,
+  SLOTS          = 2048                               /* calls in the cache, at most */
 };
 struct key_bytes {
   size_t n;
-  bool full;                                          /* too long, or the call is not remembered */
-  char s[KEY];
+  bool full;                                          /* too long, or not for the cache */
+  char s[MOST_KEY_BYTES];
 };
 
 /* Appends bytes to a key, or marks it as full. */
 static void put_bytes(struct key_bytes *k, const void *p, size_t n)
 {
-  if (k->full || n > KEY - k->n) {
+  if (k->full || n > MOST_KEY_BYTES - k->n) {
     k->full = true;
     return;
   }
@@ -239,7 +238,7 @@ static uint64_t hash_key(const struct key_bytes *k)
   return h;
 }
 
-/* -- remembering ------------------------------------------------------------------------------- */
+/* -- the cache --------------------------------------------------------------------------------- */
 
 /* A cached call is in its own slot (hash % SLOTS) or in that slot's neighbour: a new one takes its
 ** own slot, and the call that was there moves to the neighbour, whose call is dropped. */
@@ -253,7 +252,7 @@ static bool call_matches(const struct cached_call *r, const struct key_bytes *k,
   return r && r->hash == h && r->nkey == k->n && !memcmp(r->key, k->s, k->n);
 }
 
-/* Returns the remembered call of a key, with a reference; NULL: there is none. */
+/* Returns the cached call of a key, with a reference; NULL: there is none. */
 static struct cached_call *find_call(const struct key_bytes *k, uint64_t h)
 {
   size_t at = h % SLOTS;

@@ -1,11 +1,11 @@
-/* call_cache.h - what a call of one operator needs to know before it sees memory: parameters,
+/* call_cache.h - a cache of what a call of one operator needs besides its arrays: parameters,
 ** ports, shapes, device, kernel.
 **
-** It follows from the operator, the texts of its attributes and the descriptors of its arrays,
-** so it is remembered: a call that was made before costs one look-up. A cached call is shared by
-** queued tasks; those of one device run one after another, so the pointers in `v.call` and the
-** kernel's state belong to the task that runs. Order of calls: cached_call_find, then runs on
-** its device, cached_call_release for each cached_call_find.
+** All of that follows from the operator, the texts of its attributes and the descriptors of its
+** arrays, so a call that was made before costs one look-up. A cached call is shared by queued
+** tasks; those of one device run one after another, so the pointers in `v.call` and the kernel's
+** state belong to the task that runs. Each cached_call_find is followed by a cached_call_release,
+** when the runs that it was for have ended.
 */
 #pragma once
 #include "op/dispatch.h"
@@ -22,13 +22,11 @@ struct cached_call {
   void *state;                                        /* v.call.state */
   int device;
   int precision;                                      /* PRECISION_*, of its scope */
-  bool small;                                         /* as of a task */
+  bool small;                                         /* struct task */
   int refs;                                           /* atomic */
   struct arena arena;                                 /* holds all of this */
-  /* What it is but for the number in its attributes, and that number: lazy/numbers.c. 0: not asked
-  ** yet. */
-  uint64_t form;
-  double number;
+  uint64_t form;                                      /* lazy/numbers.h; 0: not computed yet */
+  double number;                                      /* of a call that has a form */
   const char *key;                                    /* nkey 0: not remembered */
   size_t nkey;
   uint64_t hash;
@@ -44,15 +42,15 @@ struct call_key {
   int nout;
   const char *where;                                  /* line of the script, lives on; NULL */
 };
-/* Gives the remembered call of a key, or makes it, with a reference. Checks all of the call's
-** arguments: attributes, number of arrays, shapes, dtypes, devices. */
+/* Finds the cached call of a key, or makes it, with a reference for the caller. Checks all of the
+** call's arguments: attributes, number of arrays, shapes, dtypes, devices. */
 int  cached_call_find(const struct call_key *q, struct cached_call **out);
 /* Adds a reference and returns r. */
 struct cached_call *cached_call_keep(struct cached_call *r);
 /* Drops a reference, the last one frees the call; r may be NULL. */
 void cached_call_release(struct cached_call *r);
-/* Returns whether two cached calls have the same key. Those of one key may be two objects, since
-** the cache drops some of them and a later call of the key makes another. */
+/* Returns whether two cached calls have the same key. They may be two objects, since a call that
+** the cache has dropped is made anew while the old one is still in use. */
 static inline bool cached_call_same(const struct cached_call *a, const struct cached_call *b)
 {
   return a == b ||

@@ -1,12 +1,12 @@
 /* iter.c - batches of samples, made ahead of their use by a thread (ty_iter_*).
 **
-** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as
-** new tensors. The end of an epoch: with round_batch the last batch is completed with the first
-** samples (`pad` counts them), and the next epoch goes on after those; without, its missing
-** rows are 0; some kinds drop it. A reset discards what was read ahead: the next epoch depends
-** on what was handed out only. `skip_samples` begins the first epoch after so many, and
-** `first_epoch` numbers it (to go on where another iterator was). A failure of the thread comes
-** out of ty_iter_next after the batches before it.
+** A thread fills a ring of `ahead` slots from the reader; ty_iter_next returns the oldest as new
+** tensors. The end of an epoch: with round_batch the last batch is completed with the first samples
+** (`pad` counts them), and the next epoch continues after those; without, its missing rows are 0;
+** some kinds drop it. A reset discards what was read ahead: the next epoch depends only on the
+** batches that were returned. `skip_samples` samples of the first epoch are skipped, and
+** `first_epoch` is its number (to continue where another iterator was). ty_iter_next returns a
+** failure of the thread after the batches before it.
 **
 ** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses
 ** an iterator.

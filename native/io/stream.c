@@ -197,7 +197,8 @@ void stream_close(struct gz_stream *s)
   *s = (struct gz_stream){ 0 };
 }
 
-/* Reads into memory that grows with what is there: a damaged head cannot ask for more. */
+/* Reads into memory that grows with the bytes read, so that a damaged header cannot ask for
+** more. */
 static int read_grown(struct gz_stream *s, size_t most, uint8_t **out, size_t *n)
 {
   enum { FIRST_STEP = 1 << 20 };

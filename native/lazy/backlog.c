@@ -4,7 +4,7 @@
 #include "lazy/kept.h"
 #include "lazy/recording.h"
 
-enum { MOST_CALLS = 10000 };                          /* in a backlog; TYCHO_LAZY_OPS changes it */
+enum { MOST_CALLS = 10000 };                          /* in a backlog; TYCHO_LAZY_OPS sets it */
 /* A backlog is full where its calls read more bytes than LEAST_HELD, and more than a SHARE_HELD-th
 ** of all bytes in use: it keeps these arrays alive. */
 enum { LEAST_HELD = 64 << 20 };
@@ -68,7 +68,7 @@ static void await_inputs(struct backlog *backlog, const struct history *h)
   }
 }
 
-/* Takes back what await_inputs has marked for a call. */
+/* Undoes what await_inputs did for a call. */
 static void release_inputs(struct backlog *backlog, const struct history *h)
 {
   for (int i = 0; i < h->nin; i++) {
@@ -163,7 +163,7 @@ bool backlog_full(const struct backlog *backlog)
 }
 
 /* Returns whether an input reads bytes that a failure has broken, or the result of a pending call
-** that is marked so. */
+** that is marked as broken. */
 static bool reads_broken(const struct history_input *in)
 {
   struct storage *s = input_storage(in);
@@ -187,16 +187,21 @@ bool backlog_mark_broken(struct backlog *backlog)
   return any && !ordered;
 }
 
+bool backlog_reads_waiting(const struct history *h)
+{
+  bool waits = false;
+  for (int i = 0; i < h->nin; i++) {
+    const struct history *from = h->in[i].array ? NULL : h->in[i].from;
+    waits |= from && from->backlog && from->waits;
+  }
+  return waits;
+}
+
 bool backlog_mark_waiting(struct backlog *backlog)
 {
   if (!backlog->late) return false;
-  for (struct history *h = backlog->first; h; h = h->after) {
-    h->waits = h->late;
-    for (int i = 0; i < h->nin; i++) {
-      const struct history *from = h->in[i].array ? NULL : h->in[i].from;
-      h->waits |= from && from->backlog && from->waits;
-    }
-  }
+  for (struct history *h = backlog->first; h; h = h->after)
+    h->waits = h->late || backlog_reads_waiting(h);
   return true;
 }
 

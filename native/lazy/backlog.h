@@ -18,7 +18,7 @@ struct backlog {
   int precision;                                      /* PRECISION_*, of all its calls */
   /* the program that the thread ran last; NULL: none */
   struct kept *latest;
-  /* the one whose calls this repeats so far; NULL: none */
+  /* a program that begins with the calls of this backlog, at the same lines; NULL: none is known */
   struct kept *guess;
   struct backlog *next;                               /* another thread's */
 };
@@ -40,20 +40,22 @@ bool backlog_other_mode(const struct backlog *backlog, bool training);
 /* Gives a backlog without calls of another mode the mode of those that this thread adds now. */
 void backlog_set_mode(struct backlog *backlog, bool training);
 /* Returns the line of the script for the call that comes next in this thread's backlog; NULL: not
-** known. Tells the front end whether a line must be noted (struct line_request). */
+** known. Sets whether the front end must note lines (struct line_request). */
 const char *backlog_line(struct backlog *backlog, const struct cached_call *call);
 /* Removes a program that is about to be freed from all backlogs. */
 void backlog_forget(const struct kept *k);
 /* Takes a call out of its backlog, since it is submitted or dropped. */
 void backlog_remove(struct history *h);
 /* Sets `broken` of the calls that read bytes that an earlier failure has broken, and of those that
-** read what such calls make. Returns whether these must run in a program of their own, after the
-** others, since a program that reads broken bytes fails as a whole: there are some, and no call of
-** the backlog changes an input, which would fix the order. */
+** read results of such calls. A program that reads broken bytes fails as a whole, so these calls
+** get a program of their own, which runs after that of the others. Returns whether that is so:
+** a call is broken, and none of the backlog changes an input, which would forbid another order. */
 bool backlog_mark_broken(struct backlog *backlog);
-/* Sets `waits` of the calls that are late, and of those that read what such calls make. They stay
-** when the others are submitted. Returns whether there are some. */
+/* Sets `waits` of the calls that are late, and of those that read results of such calls. They stay
+** when the others are submitted. Returns whether the backlog has late calls. */
 bool backlog_mark_waiting(struct backlog *backlog);
+/* Returns whether a call reads a result of a pending call whose `waits` is set. */
+bool backlog_reads_waiting(const struct history *h);
 /* Fails with TY_ESTATE: a call waits for a late value that was not given yet. what: the action that
 ** needs the call's result, for the text. */
 int  backlog_fail_waiting(const char *what);

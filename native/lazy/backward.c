@@ -1,8 +1,8 @@
 /* backward.c - gradients of recorded calls.
 **
-** A backward is the trace of what the heads were made of (trace.h), with gradients of its leaves.
-** Functions of the front end are not part of it: their outputs are leaves, and the caller of
-** ty_backward continues beyond them (runtime/lua/tycho/autograd).
+** A backward runs the trace of the calls that the heads depend on (trace.h), with gradients of its
+** leaves. Functions of the front end are not part of it: their outputs are leaves, and the caller
+** of ty_backward continues beyond them (runtime/lua/tycho/autograd).
 */
 #include "lazy/flush.h"
 #include "lazy/late.h"
@@ -11,9 +11,9 @@
 
 /* -- where gradients go ------------------------------------------------------------------------ */
 
-/* Says of each leaf where its gradient goes. n = 0: all variables have gradients, in their own
-** arrays; else n variables have them, in the given arrays. A given variable that the heads do not
-** reach fails, unless flags has TY_UNREACHED. */
+/* Sets the array of each leaf's gradient. n = 0: all variables get gradients, in their own arrays;
+** else n variables get them, in the given arrays. Fails where the heads do not depend on a given
+** variable, unless flags has TY_UNREACHED. */
 static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tensor *const *grad,
     int n, int flags)
 {
@@ -48,15 +48,15 @@ static int assign_gradients(struct trace *t, ty_tensor *const *variable, ty_tens
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* Returns why a head has no history, and what to do about it. */
+/* Returns why an array has no history, with what to do about it. */
 static const char *explain_plain(const ty_tensor *t)
 {
   switch (t->made) {
   case MADE_NOT_RECORDING: return "it was made while recording was off; use autograd.record(f)";
   case MADE_WHILE_PAUSED: return "it was made while recording was paused";
-  case MADE_OF_PLAIN_ARRAYS: return "no variable is among what it was made of: use attach_grad";
-  case MADE_DETACHED: return "it is detached from what made it";
-  default: return "it came of no variable while recording was on";
+  case MADE_OF_PLAIN_ARRAYS: return "it depends on no variable; use attach_grad";
+  case MADE_DETACHED: return "it is detached from its recorded call";
+  default: return "no call has made it";
   }
 }
 
@@ -89,9 +89,9 @@ static int check_heads(ty_tensor *const *head, ty_tensor *const *grad, int n)
   return TY_OK;
 }
 
-/* Submits the backlogs where their calls cannot be in the program of this backward: calls of other
-** threads, of another mode, late ones, those that read broken bytes. Drops the calls that wait for
-** a late value, and fails if there are some. */
+/* Submits the backlogs where their calls cannot be part of the backward's program: calls of other
+** threads or of another mode, late ones, those that read broken bytes. Where calls wait for a late
+** value, drops them and fails. */
 static int run_others(bool train)
 {
   struct backlog *backlog = backlog_own();
@@ -104,8 +104,8 @@ static int run_others(bool train)
   return backlog_fail_waiting("backward");
 }
 
-/* Lists the calls that heads were made of. The program of a backward has this thread's precision:
-** products of another one whose values were not kept are computed again before it. */
+/* Lists the calls that heads depend on. The program of a backward has this thread's precision:
+** products of another precision whose values were not kept are computed again before it. */
 static int collect_calls(struct trace *t, ty_tensor *const *head, int nhead)
 {
   const struct trace begin = *t;
@@ -119,13 +119,13 @@ static int collect_calls(struct trace *t, ty_tensor *const *head, int nhead)
   }
 }
 
-/* Submits the calls that have not run with the gradients of the heads, and frees the graph unless
-** t->retain. */
+/* Submits the pending calls with the gradients of the heads, and frees the graph unless t->retain
+** is set. */
 static int run_backward(struct trace *t, ty_tensor *const *head, ty_tensor *const *head_grad,
     int nhead, ty_tensor *const *variable, ty_tensor *const *grad, int nvariable, int flags)
 {
   TRY(collect_calls(t, head, nhead));
-  TRY(trace_number(t));
+  TRY(trace_describe(t));
   TRY(assign_gradients(t, variable, grad, nvariable, flags));
   if (t->nvariable) TRY(trace_run(t, head_grad));
   for (int i = 0; i < t->nleaf && !nvariable; i++)
@@ -142,7 +142,7 @@ int ty_backward(ty_tensor *const *head, ty_tensor *const *head_grad, int nhead,
     ty_tensor *const *variable, ty_tensor *const *grad, int nvariable, int flags)
 {
   NEED(head && nhead > 0, TY_ETYPE, "backward: there are no heads");
-  NEED(!nvariable || (variable && grad), TY_ETYPE, "backward: no place for gradients");
+  NEED(!nvariable || (variable && grad), TY_ETYPE, "backward: variables or gradients are missing");
   TRY(check_heads(head, head_grad, nhead));
   struct trace t = { .train = flags & TY_TRAIN, .retain = flags & TY_RETAIN };
   backlog_lock();

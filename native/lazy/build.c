@@ -2,7 +2,7 @@
 #include "lazy/build.h"
 #include "lazy/numbers.h"
 
-/* What is made of a trace on the way to its program; owned but for t and k. */
+/* The state of building a program from a trace; owns all but t and k. */
 struct building {
   const struct trace *t;
   struct kept *k;                                     /* the program */
@@ -11,10 +11,10 @@ struct building {
   struct leaf_name { char text[24]; } *leaf_name;     /* per leaf */
   ty_entry *head;                                     /* per head */
   int *node;                                          /* per call: its node */
-  /* per kept.known_array: its output, and its address */
+  /* per element of kept.known_array: the output in g, and the element's address */
   ty_entry *known;
   ty_tensor **known_array;
-  /* per kept.end_array: the same */
+  /* the same for kept.end_array */
   ty_entry *end;
   ty_tensor **end_array;
   int nown;                                           /* calls that draw random numbers */
@@ -39,7 +39,7 @@ static const char *intern_group(struct building *b, int device)
 {
   int i = 0;
   while (i < b->ngroup && b->group[i].device != device) i++;
-  if (i == MAX_DEVICES) return b->group[0].name; /* never: no more devices than that exist */
+  if (i == MAX_DEVICES) return b->group[0].name; /* not reached: there are no more devices */
   if (i == b->ngroup) {
     b->group[i].device = device;
     snprintf(b->group[i].name, sizeof b->group[i].name, "%d", device);
@@ -134,9 +134,10 @@ static bool gradient_may_follow(const struct trace *t, int i)
   return t->retain || !t->nhead || !t->reached[i];
 }
 
-/* Returns the index, among the outputs of the calls that run, of the output whose storage a call's
-** output has: a view has that of its input. -1: the storage is an array's. first: per call, the
-** index of its first output; input_at: per call, the index of its first input in t->input. */
+/* Finds the output that owns the storage of output `out` of a call: of a view, that of its input.
+** Returns its index among the outputs of the calls that run; -1: no call that runs makes the
+** storage. first: per call, the index of its first output; input_at: per call, the index of its
+** first input in t->input. */
 static int find_storage_output(
     const struct trace *t, const int *first, const int *input_at, int call, int out)
 {
@@ -149,8 +150,8 @@ static int find_storage_output(
   return call >= t->ndone ? first[call] + out : -1;
 }
 
-/* Marks the outputs of calls that run which the gradient of call i would read. first, input_at: as
-** of find_storage_output. */
+/* Marks the outputs of calls that run which the gradient of call i would read. first, input_at: see
+** find_storage_output. */
 static int mark_reads(const struct trace *t, const int *first, const int *input_at, int i,
     uint8_t *wanted)
 {
@@ -172,8 +173,8 @@ static int mark_reads(const struct trace *t, const int *first, const int *input_
   return TY_OK;
 }
 
-/* Marks, besides those that are marked, the outputs that later gradients need. A call keeps all of
-** its outputs or none, since it is done as a whole. */
+/* Adds the outputs that later gradients need to those that are marked. A call keeps all of its
+** outputs or none, since put_call asks only about the first one. */
 static int mark_wanted(const struct trace *t, uint8_t *wanted)
 {
   int *first = NEWS(int, t->n + 1), *input_at = NEWS(int, t->n + 1);

@@ -27,7 +27,7 @@ static bool drop_pending(struct history *h)
   }
   h->refs = 1;
   const int code = backlog_run();
-  if (code) failure_drop(failure_take(code)); /* the value stays promised: a reader tries again */
+  if (code) failure_drop(failure_take(code)); /* a reader of the promised value tries again */
   if (h->backlog) backlog_remove(h);
   backlog_unlock();
   history_drop(h);

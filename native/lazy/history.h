@@ -1,14 +1,14 @@
 /* history.h - where arrays come from: the calls that made them while recording was on, as nodes
 ** that hold what backward needs.
 **
-** A tensor that came out of a recorded call has a history: a node, and which output of it. A node
-** holds the nodes of its inputs, so a graph lives as long as an array that came out of it.
+** A tensor that a recorded call has made has a history: a node, and the number of the node's output
+** that it is. A node holds the nodes of its inputs, so a graph lives as long as one of its results.
 ** Variables hold no graph. Nodes belong to the thread that made them, but the last reference may be
 ** dropped by a device's thread.
 **
 ** A call may be pending: it is not submitted yet, and the storages of its outputs are promised
-** (device.h). Once it was part of a program it is done, and those of its outputs that no
-** array had and no gradient needed never got bytes.
+** (device.h). A call is done once it has been part of a program. Outputs that no array had then and
+** that no gradient needed have no bytes.
 */
 #pragma once
 #include "imperative/imperative.h"
@@ -19,17 +19,17 @@ enum history_kind {
   HISTORY_VARIABLE,                                   /* an array with a gradient */
 };
 
-/* What a call read: output `out` of another node, or an array of its own. */
+/* An input of a call: output `out` of another node, or an array that the node holds. */
 struct history_input {
-  struct history *from;                               /* NULL: a plain array */
+  struct history *from;                               /* NULL: the array has no history */
   int out;
   ty_tensor *array;                                   /* NULL: it is that of `from` */
   uint64_t version;                                   /* of its storage when it was read */
 };
 
-/* What a call gave; its descriptor is the cached call's or history.desc. */
+/* An output of a call; history_desc returns its descriptor. */
 struct history_output {
-  struct storage *storage;                            /* borrowed from the input by views */
+  struct storage *storage;                            /* of a view: borrowed from its input */
   int64_t offset;
   uint64_t version;
 };
@@ -38,8 +38,8 @@ struct history {
   int32_t refs;                                       /* atomic */
   enum history_kind kind;
   uint64_t serial;                                    /* larger than those of its inputs' nodes */
-  const char *where;                                  /* line of the script, interned; NULL */
-  struct history *next;                               /* in a list of nodes that are dropped */
+  const char *where;                                  /* line of the script; NULL: not known */
+  struct history *next;                               /* in a list of nodes to free */
   uint64_t seen;                                      /* number of the last walk that visited it */
   int index;                                          /* its index in that walk */
   size_t bytes;                                       /* of this block */
@@ -59,14 +59,14 @@ struct history {
   bool broken;                                        /* see backlog_mark_broken */
   bool late;                                          /* its input was not given yet (late.c) */
   bool waits;                                         /* see backlog_mark_waiting */
-  /* Late values that belong together. */
+  /* The late values that are given together. */
   struct late_group {
     uint64_t id;                                      /* 0: no group */
-    int of;                                           /* late values in the group */
+    int size;                                         /* number of its late values */
   } group;
   /* A backward has freed what the call held: there is no gradient any more. */
   bool freed;
-  const char *freed_at;                               /* the line of that backward; NULL */
+  const char *freed_at;                               /* its line; NULL: not known */
   /* Of a pending call: its thread's list, and its neighbours there; else NULL. */
   struct backlog *backlog;
   struct history *before, *after;
@@ -87,8 +87,8 @@ enum {
 /* Makes the node of a variable, with one reference. grad: its gradient, of which the node keeps a
 ** reference; may be NULL. req: TY_NULL, TY_WRITE or TY_ADD. */
 int  history_variable(ty_tensor *grad, int req, struct history **out);
-/* Makes the node of a call that is submitted, with one reference; keeps its arrays. in: what it was
-** called with; out: all outputs, private ones as well. */
+/* Makes the node of a call that is submitted, with one reference; keeps its arrays. in: its inputs;
+** out: all outputs, private ones as well. */
 int  history_call(struct cached_call *call, const struct run *run, ty_tensor *const *in, int nin,
     ty_tensor *const *out, int nout, struct history **made);
 /* Makes the node of a pending call, with one reference: its outputs are promised storages. */
@@ -103,7 +103,7 @@ void history_renumber(struct history *h);
 /* Makes the node of a function of the front end, with one reference; keeps its arrays. */
 int  history_function(ty_tensor *const *in, int nin, ty_tensor *const *out, int nout,
     struct history **made);
-/* Notes the versions of what a call has read and given, once it is submitted. */
+/* Notes the versions of a call's inputs and outputs, once it is submitted. */
 void history_note_versions(struct history *h);
 /* Adds a reference and returns h, which may be NULL. */
 struct history *history_keep(struct history *h);
@@ -116,8 +116,8 @@ extern bool (*history_drop_pending)(struct history *h);
 /* Drops the inputs and outputs of a node, which backward has used. where: the line of that
 ** backward, for errors. */
 void history_free(struct history *h, const char *where);
-/* Makes t output `out` of h, of which it keeps a reference, and drops the history that it had. h
-** NULL: it has none from then on. */
+/* Makes t output `out` of h, which it keeps, and drops the history that t had. h NULL: t has none
+** from then on. */
 void history_attach(ty_tensor *t, struct history *h, int out);
 /* Returns the descriptor of an output, which lives as long as the node is not freed. */
 const ty_desc *history_desc(const struct history *h, int out);
@@ -125,13 +125,13 @@ const ty_desc *history_desc(const struct history *h, int out);
 const char *history_name(const struct history *h);
 /* Makes a tensor on the storage of an output, one reference, without a history. */
 int  history_output_tensor(const struct history *h, int out, ty_tensor **tensor);
-/* Makes the same in the caller's memory (tensor_init). */
+/* Makes the tensor of history_output_tensor in the caller's memory (tensor_init). */
 void history_init_output(const struct history *h, int out, ty_tensor *tensor);
-/* Gives the array that an input reads, one reference: the call's own array, with its history, or a
+/* Makes a reference to the array of an input: the array that the node holds, with its history, or a
 ** new tensor without one on the output of another node. */
 int  history_input_tensor(const struct history *h, int in, ty_tensor **tensor);
-/* Returns whether an output has bytes, or gets them in a run that is submitted: those of a pending
-** call, and those that a program did not keep, have none. */
+/* Returns whether an output has bytes, or gets them in a run that is submitted. Outputs of pending
+** calls have none, nor have those that a program did not keep. */
 static inline bool history_has_value(const struct history *h, int out)
 {
   return __atomic_load_n(&h->out[out].storage->source, __ATOMIC_ACQUIRE) != &storage_promise;

@@ -1,11 +1,11 @@
 /* kept.c - see kept.h. */
 #include "lazy/kept.h"
 
-/* Programs in the cache, at most. One structure has several, which keep different outputs. */
+/* Programs in the cache, at most. One structure may have several, which keep different outputs. */
 enum { MOST_KEPT = 256 };
 /* Runs in a row with the same outputs alive, fewer than the program keeps, after which a program is
-** built that keeps just these. In a single run they may be fewer by chance, since a collector frees
-** arrays at any time. */
+** built that keeps only these. In a single run they may be fewer by chance, since a garbage
+** collector frees arrays at any time. */
 enum { RUNS_ALIKE = 2 };
 /* Programs of one structure in the cache, at most. */
 enum { MOST_ALIKE = 4 };

@@ -1,5 +1,5 @@
-/* kept.h - a cache of programs, found by the structure of their traces. All of it is used under the
-** lock of backlog.h. */
+/* kept.h - a cache of programs, found by the structure of their traces. All functions are called
+** under the lock of backlog.h. */
 #pragma once
 #include "exec/exec.h"
 #include "lazy/trace.h"
@@ -16,9 +16,9 @@ struct kept {
   int nkey;
   struct cached_call **call;                          /* one reference each */
   int ncall;
-  int ndone;                                          /* the first ones, done before the run */
+  int ndone;                                          /* trace.ndone */
   const char **where;                                 /* per call: its line in the last run */
-  struct kept *next;                                  /* what its thread ran after it; NULL */
+  struct kept *next;                                  /* the program that ran after it; NULL */
   ty_exec *e;
   /* per leaf: index of its bound array; -1: the program does not read it */
   int *leaf;
@@ -28,7 +28,7 @@ struct kept {
   /* per output of the calls that have run, where it has a value: index of its bound array; -1: the
   ** program does not read it */
   int *known;
-  ty_tensor *known_array;                             /* per output with a value: as end_array */
+  ty_tensor *known_array;                             /* its tensor: see end_array */
   int nknown;
   /* An end is an output of a call that runs which is written to an array. Per end: index of its
   ** bound array; -1: it has none */
@@ -41,7 +41,7 @@ struct kept {
   int *end_of;
   int noutput;
   uint8_t *steps;                                     /* per call: CALL_RUNS, GRADIENT_RUNS */
-  ty_tensor **ones;                                   /* per head: ones as its gradient; NULL */
+  ty_tensor **ones;                                   /* per head: its gradient if it is ones */
   uint64_t used;                                      /* serial number of its last run */
   /* per output of the calls that run: an array had it when the program was built */
   uint8_t *alive;
@@ -55,15 +55,16 @@ struct kept {
 ** then worth the time to build it. */
 bool kept_is_large(struct kept *k, const uint8_t *alive);
 
-/* Returns the cache's program of a structure that keeps at least the outputs that are `alive`, and
-** no more than it must where there are several; NULL: there is none. */
+/* Returns the program of a structure that keeps at least the outputs that are `alive`; of several,
+** the one that keeps the fewest; NULL: there is none. */
 struct kept *kept_find(const struct trace *t, uint64_t hash, const uint8_t *alive, int noutput);
 /* Adds a program to the cache, which owns it from then on. A full cache frees the program that ran
 ** least recently. */
 void kept_add(struct kept *k, uint64_t hash);
 /* Frees a program that is not, or no longer, in the cache. */
 void kept_free(struct kept *k);
-/* Gives the pool that all programs share, since they run one after another; the cache owns it. */
+/* Returns in *out the pool that all programs share, since they run one after another. The cache
+** owns it. */
 int  kept_pool(ty_pool **out);
 /* Sets alive[i] of each output i that some program of this structure keeps. */
 void kept_mark(const struct trace *t, uint64_t hash, uint8_t *alive, int noutput);

@@ -1,19 +1,20 @@
-/* late.c - see late.h. A late value is a copy whose source is not there when calls that read it are
-** recorded: statistics of a batch that is spread over devices, whose calls come one after another.
-** It and what reads it stay in the backlog until the source is given. Then they are moved after it,
-** since calls are numbered, and run, in the order of the backlog.
+/* late.c - see late.h. A late value is a copy whose source is given only after calls that read it
+** were recorded: statistics of a batch that is spread over devices, whose calls come one after
+** another. The copy and the calls that depend on it stay in the backlog until the source is given.
+** Then they are moved after the source's call, since calls are numbered, and run, in the order of
+** the backlog.
 */
 #include "lazy/flush.h"
 #include "lazy/late.h"
 #include "lazy/recording.h"
 
 /* Adds the call of a late value to this thread's backlog, which runs first where it has another
-** mode. Under the lock. */
+** mode. The caller holds the lock. */
 static int add_late(const ty_desc *d, struct late_group group, ty_tensor **out)
 {
   const struct run run = { .is_train = thread_recording()->training };
   struct backlog *backlog = backlog_own();
-  ty_tensor like = { .d = *d }, *in = &like, *none = NULL; /* its descriptor is all that is read */
+  ty_tensor like = { .d = *d }, *in = &like, *none = NULL; /* only the descriptor is read */
   const struct call_key q = { op_find("_copy"), NULL, 0, &in, 1, &none, 1, NULL };
   struct cached_call *call;
   struct history *h;
@@ -38,16 +39,16 @@ static int add_late(const ty_desc *d, struct late_group group, ty_tensor **out)
   return code;
 }
 
-int ty_late(const ty_desc *d, uint64_t group, int of, ty_tensor **out)
+int ty_late(const ty_desc *d, uint64_t group, int size, ty_tensor **out)
 {
   NEED(d && out, TY_ETYPE, "late: the description or the result's place is missing");
   NEED(desc_known(d) && d->dtype != TY_NODTYPE, TY_ESHAPE, "late: its shape or type is missing");
   NEED(thread_recording()->on, TY_ESTATE, "late: recording is off; turn it on (ty_recording)");
-  NEED(group && of > 0, TY_EVALUE,
+  NEED(group && size > 0, TY_EVALUE,
       "late: group %llu of %d values; expected a group number and a size of at least 1",
-      (unsigned long long)group, of);
+      (unsigned long long)group, size);
   backlog_lock();
-  int code = add_late(d, (struct late_group){ group, of }, out);
+  int code = add_late(d, (struct late_group){ group, size }, out);
   backlog_unlock();
   return code;
 }
@@ -60,11 +61,7 @@ static void move_to_end(struct backlog *backlog, struct history *moved)
   moved->waits = true;
   for (struct history *h = backlog->first; h != moved; h = after) {
     after = h->after;
-    h->waits = false;
-    for (int i = 0; i < h->nin; i++) {
-      const struct history *from = h->in[i].array ? NULL : h->in[i].from;
-      h->waits |= from && from->backlog && from->waits;
-    }
+    h->waits = backlog_reads_waiting(h);
     if (!h->waits) continue;
     history_keep(h);
     backlog_remove(h);
@@ -114,7 +111,7 @@ void late_abandon(struct backlog *backlog)
     h->next = list;
     list = h;
   }
-  for (struct history *h = list; h; h = after) {      /* the last first: it reads earlier ones */
+  for (struct history *h = list; h; h = after) { /* the latest comes first: it reads earlier ones */
     after = h->next;
     history_free(h, NULL);
     history_drop(h);
@@ -173,7 +170,7 @@ int ty_late_missing(ty_tensor *const *head, int nhead, uint64_t *group)
   for (int i = 0; i < w.n && !code; i++)
     for (int k = 0; k < w.list[i]->nin && !code; k++) code = visit_value(&w, w.list[i]->in[k].from);
   for (int i = 0; i < w.ncount && !code; i++)
-    if (w.count[i].found < w.count[i].group.of) *group = w.count[i].group.id;
+    if (w.count[i].found < w.count[i].group.size) *group = w.count[i].group.id;
   backlog_unlock();
   mem_free(w.list);
   mem_free(w.count);

@@ -6,7 +6,7 @@ enum { NO_FORM = 1 };                                 /* the form of calls witho
 /* Slots for forms, a power of two. A new form replaces the one in its slot. */
 enum { FORMS = 1024 };
 
-/* Operators with a number, and those that take it as an array. */
+/* Operators with a number as attribute, and those that take it as an array. */
 static const struct {
   const char *scalar, *array;
   bool swapped;                                       /* the number is the first input */

@@ -6,11 +6,11 @@
 struct recording {
   bool on;                                            /* calls are recorded */
   bool paused;                                        /* they would be, but for a pause */
-  bool training;                                      /* Dropout and its like are on */
+  bool training;                                      /* operators run in training mode */
   const char *where;                                  /* current line, interned; NULL: unknown */
-  /* For the front end, which looks a line up only where it is asked for: a loop repeats the lines
-  ** of its calls. A backlog that begins with the same call at the same line as one before takes the
-  ** lines of that one, as long as its calls are the same. */
+  /* The front end looks a line up only where this asks for it, since loops repeat their calls. A
+  ** backlog that begins with the same call at the same line as an earlier one takes the lines of
+  ** that one, as long as its calls are the same. */
   struct line_request {
     int32_t wanted;                                   /* the next call needs its line beforehand */
     int32_t missed;                                   /* the last call has no line */

@@ -1,4 +1,4 @@
-/* steps.c - recorded calls as a front end sees them, and its own functions among them. */
+/* steps.c - recorded calls for front ends, and the recording of their own functions. */
 #include "lazy/history.h"
 #include "lazy/recording.h"
 

@@ -1,6 +1,6 @@
 /* trace.c - see trace.h. Collects calls, describes their structure, and runs it.
 **
-** Order: trace_collect, trace_number, (gradients are assigned), trace_run. trace_run looks the
+** Order: trace_collect, trace_describe, (gradients are assigned), trace_run. trace_run looks the
 ** structure up in the cache (kept.c); a new one becomes a graph and an executor (build.c).
 */
 #include "lazy/ahead.h"
@@ -53,7 +53,7 @@ static int compare_serials(const void *a_, const void *b_)
   return a->serial < b->serial ? -1 : a->serial > b->serial;
 }
 
-/* Appends the pending calls of a backlog; those before them are done. */
+/* Appends the pending calls of a backlog to the calls that t has, which are done. */
 static int add_backlog(struct trace *t, const struct backlog *backlog)
 {
   t->ndone = t->n;
@@ -118,8 +118,8 @@ static int put_key(struct trace *t, uint64_t word)
   return TY_OK;
 }
 
-/* Appends to the key whether array number `index` shares its storage with an earlier one, and then
-** its offset there. *same: the number of the last such one, -1: none. Notes the number, from 1, in
+/* Appends to the key which earlier array shares its storage with array number `index`, and if there
+** is one, the array's offset. *same: the number of the last such one, -1: none. Stores index + 1 in
 ** storage.index. */
 static int put_storage(struct trace *t, const ty_tensor *x, int index, int *same)
 {
@@ -131,7 +131,7 @@ static int put_storage(struct trace *t, const ty_tensor *x, int index, int *same
   return *same >= 0 ? put_key(t, (uint64_t)x->offset) : TY_OK;
 }
 
-/* Returns whether a leaf stands for output `out` of a node, or, without one, for an array with the
+/* Returns whether a leaf is output `out` of node `from`, or, where from is NULL, an array with the
 ** elements of x. */
 static bool leaf_matches(
     const struct leaf *l, const struct history *from, int out, const ty_tensor *x)
@@ -142,8 +142,8 @@ static bool leaf_matches(
           desc_same_shape(&l->value->d, &x->d));
 }
 
-/* Gives the index of an array's leaf, which it adds if it is new. from: NULL for a plain array.
-** Takes over the caller's reference to x, also if it fails. */
+/* Finds the leaf of array x, or adds it; *at: its index. from: the variable or function of x, NULL:
+** neither. Takes over the caller's reference to x, also if it fails. */
 static int intern_leaf(struct trace *t, struct history *from, int out, ty_tensor *x, int *at)
 {
   const struct storage *s = x->storage;
@@ -161,8 +161,8 @@ static int intern_leaf(struct trace *t, struct history *from, int out, ty_tensor
   return put_key(t, from ? from->kind : 0);
 }
 
-/* Says where the value of an input comes from: a call of the trace, or a leaf, which it adds if it
-** is new. array: the input itself; NULL: output `out` of `from`. */
+/* Finds where the value of an input comes from: a call of the trace, or a leaf, which it adds if it
+** is new. array: the input itself; NULL: it is output `out` of `from`. */
 static int resolve_input(struct trace *t, struct history *from, int out, ty_tensor *array,
     struct trace_input *x)
 {
@@ -186,8 +186,8 @@ static int put_input(struct trace *t, struct trace_input x)
   return put_key(t, input_code(x));
 }
 
-/* Computes again the values that pending calls read and that were not kept. These runs are walks of
-** their own, which overwrite `seen` and `index` of nodes that t has too. */
+/* Computes again the values that pending calls read and that were not kept. Each of these runs is a
+** walk of its own, which overwrites `seen` and `index` of nodes that t has too. */
 static int complete_inputs(const struct trace *t)
 {
   for (int i = t->ndone; i < t->n; i++)
@@ -200,8 +200,8 @@ static int complete_inputs(const struct trace *t)
   return TY_OK;
 }
 
-/* Gives the index of the leaf of a call's number: an array of one element, of the type of its
-** input. Writes it at once. */
+/* Makes the leaf of a call's number, an array of one element of the type of the call's input, and
+** writes the number there. *at: its index. */
 static int intern_number(struct trace *t, const struct cached_call *c, int *at)
 {
   const ty_desc *d = &c->v.call.in[0].d;
@@ -215,8 +215,9 @@ static int intern_number(struct trace *t, const struct cached_call *c, int *at)
   return intern_leaf(t, NULL, 0, x, at);
 }
 
-/* Appends call i to the key: what it is, with its number as an argument or not; whether it is done,
-** is reached from the heads, is a view, has values (all of its outputs have them, or none). */
+/* Appends call i to the key: its form if its number is an argument, else the hash of its key;
+** whether it is done, whether heads depend on it, whether it is a view, whether it has values (all
+** of its outputs have them, or none). */
 static int put_call(struct trace *t, const struct history *h, int i)
 {
   bool argument;
@@ -228,7 +229,7 @@ static int put_call(struct trace *t, const struct history *h, int i)
   return put_key(t, done | (uint64_t)t->reached[i] << 1 | (uint64_t)h->view << 2 | valued << 3);
 }
 
-int trace_number(struct trace *t)
+int trace_describe(struct trace *t)
 {
   t->reached = NEWS(uint8_t, t->n + 1);
   t->number = NEWS(int, t->n + 1);
@@ -292,7 +293,7 @@ static uint64_t hash_key(const struct trace *t)
   return h;
 }
 
-/* -- values that have changed since ------------------------------------------------------------ */
+/* -- values that were written since ------------------------------------------------------------ */
 
 static int fail_changed(const struct history *h, const char *what, const struct storage *s)
 {
@@ -318,7 +319,7 @@ static int check_versions(const struct history *h)
   if (!reads) return TY_OK;
   struct read_walk w = reads_walk(reads, h->nin, h->nout);
   while (reads_next(&w)) {
-    if (w.changed) continue; /* its own state */
+    if (w.changed) continue; /* a state, which the call itself changes */
     if (w.kind == READ_OUT && is_changed(h->out[w.k].storage, h->out[w.k].version))
       return fail_changed(h, "result", h->out[w.k].storage);
     if (w.kind != READ_IN) continue;
@@ -329,7 +330,8 @@ static int check_versions(const struct history *h)
   return TY_OK;
 }
 
-/* Fails where a call that has to run again reads an array that was written after its recording. */
+/* Fails where a call that has to run again reads an array that was written after it was
+** recorded. */
 static int check_inputs(const struct history *h)
 {
   for (int k = 0; k < h->nin; k++) {
@@ -421,7 +423,7 @@ static int set_arrays(const struct trace *t, struct kept *k)
   return code;
 }
 
-/* Releases the arrays of this run, so that they live no longer than their users. */
+/* Releases the program's references to the arrays of a run. */
 static void release_arrays(const struct trace *t, struct kept *k)
 {
   for (int i = 0; i < t->nleaf; i++) {
@@ -450,9 +452,9 @@ static int write_head_gradients(const struct trace *t, struct kept *k, ty_tensor
   return TY_OK;
 }
 
-/* Submits a run. A failure breaks the ends and the gradients, so that each read of one fails. The
-** calls cannot be submitted a second time, so TY_EMEMORY, after which callers try again, is left to
-** these reads: it returns TY_OK then. */
+/* Submits a run. A failure breaks the ends and the gradients, so that each read of one fails. After
+** TY_EMEMORY callers try again, but the calls cannot be submitted a second time: then it returns
+** TY_OK, and only the reads fail. */
 static int submit_run(struct trace *t, struct kept *k)
 {
   trace_submitting = true;
@@ -469,8 +471,8 @@ static int submit_run(struct trace *t, struct kept *k)
   return code;
 }
 
-/* Prepares a run: checks that values are those that were recorded, writes the head gradients, sets
-** the arrays. A failure leaves the calls pending. */
+/* Prepares a run: checks that recorded arrays have not been written since, writes the head
+** gradients, sets the arrays. A failure leaves the calls pending. */
 static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
 {
   NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
@@ -489,8 +491,8 @@ static int prepare_run(struct trace *t, struct kept *k, ty_tensor *const *given)
   return set_arrays(t, k);
 }
 
-/* Gives the program of a trace from the cache, or builds it and adds it there. It keeps at least
-** the outputs to which anything but the calls of this trace refers. */
+/* Finds the program of a trace in the cache, or builds it and adds it there. It keeps at least the
+** outputs that something other than the calls of this trace has a reference to. */
 static int obtain_program(struct trace *t, struct kept **k)
 {
   int noutput = 0, code = TY_OK;
@@ -538,7 +540,7 @@ int trace_run(struct trace *t, ty_tensor *const *given)
     if (k) release_arrays(t, k);
     return code;
   }
-  if (backlog) { /* the lines of the next backlogs, if they repeat this one (backlog_line) */
+  if (backlog) { /* a later backlog that repeats this one takes its lines (backlog_line) */
     for (int i = t->ndone; i < t->n; i++) k->where[i] = t->call[i]->where;
     if (backlog->latest) backlog->latest->next = k;
     backlog->latest = k;
@@ -552,31 +554,31 @@ int trace_run(struct trace *t, ty_tensor *const *given)
   return code;
 }
 
-/* Submits the calls of t without gradients. t lists, before each call, the calls without a value
-** that it reads. */
+/* Submits the calls of t without gradients. Where a call of t reads a value that was not kept, t
+** must list the call that makes it, too. */
 static int run_forward(struct trace *t)
 {
-  int code = trace_number(t);
+  int code = trace_describe(t);
   t->train = t->n && t->call[0]->run.is_train;
   t->retain = true;
   if (!code) code = trace_run(t, NULL);
   return code;
 }
 
-/* Parts of the pending calls, which run one after the other, in this order. */
+/* Parts of the pending calls. The first two run one after the other, as programs of their own. */
 enum part {
-  PART_WHOLE,                                         /* neither of the others */
+  PART_INTACT,                                        /* neither of the others */
   PART_BROKEN,                                        /* history.broken */
   PART_WAITING,                                       /* history.waits: these do not run */
 };
 
-/* Which marks of calls (history.broken, history.waits) are up to date; others mean nothing. */
+/* Which marks of calls (history.broken, history.waits) are valid. */
 struct marked { bool broken, waiting; };
 
 static enum part get_part(const struct history *h, struct marked marked)
 {
   if (marked.waiting && h->waits) return PART_WAITING;
-  return marked.broken && h->broken ? PART_BROKEN : PART_WHOLE;
+  return marked.broken && h->broken ? PART_BROKEN : PART_INTACT;
 }
 
 /* Submits the calls of a part as one program. */
@@ -606,9 +608,9 @@ static void move_part(struct backlog *backlog, struct marked marked, enum part p
   }
 }
 
-/* Submits the calls that are whole, then those that are broken, as programs of their own. A value
-** that a later part reads must be written by the earlier program: the reference to its storage that
-** is held here makes it an end. */
+/* Submits the intact calls, then the broken ones, as programs of their own. A value that a later
+** part reads must be written by the earlier program: the reference to its storage that is held here
+** makes it an end. */
 static int run_in_parts(struct backlog *backlog, struct marked marked)
 {
   struct storage **held = NULL;
@@ -621,7 +623,7 @@ static int run_in_parts(struct backlog *backlog, struct marked marked)
       if (GROW(held, n, cap)) held[n++] = storage_keep(in->from->out[in->out].storage);
       else code = fail_no_memory();
     }
-  if (!code) code = run_part(backlog, marked, PART_WHOLE);
+  if (!code) code = run_part(backlog, marked, PART_INTACT);
   if (!code) code = run_part(backlog, marked, PART_BROKEN);
   if (code) { /* failed calls were added at the end, after those that wait */
     move_part(backlog, marked, PART_BROKEN);
@@ -632,7 +634,8 @@ static int run_in_parts(struct backlog *backlog, struct marked marked)
   return code;
 }
 
-static int run_whole(struct backlog *backlog)
+/* Submits all calls of a backlog as one program. */
+static int run_all(struct backlog *backlog)
 {
   struct trace t = { .walk = history_new_walk() };
   int code = add_backlog(&t, backlog);
@@ -646,12 +649,12 @@ int trace_run_backlog(struct backlog *backlog)
   const bool waiting = backlog_mark_waiting(backlog), broken = backlog_mark_broken(backlog);
   const int before = ty_precision(backlog->precision);
   const int code = waiting || broken ? run_in_parts(backlog, (struct marked){ broken, waiting })
-                                     : run_whole(backlog);
+                                     : run_all(backlog);
   ty_precision(before);
   return code;
 }
 
-/* Lists a call, and before it the calls without a value that it reads, these in turn, and so on. */
+/* Lists a call and, before it, the calls that it depends on whose values were not kept. */
 static int add_with_inputs(struct trace *t, struct history *h)
 {
   if (h->late) return backlog_fail_waiting("reading an array");
@@ -671,8 +674,8 @@ static int add_with_inputs(struct trace *t, struct history *h)
   return TY_OK;
 }
 
-/* Computes a call again, with all that it needs, in its own precision. Products of another
-** precision among these run first, each in its own. */
+/* Computes a call again, with the values that it depends on, in its own precision. Products of
+** another precision among these run first, each in its own. */
 static int run_call_again(struct history *h)
 {
   struct history *other = NULL;

@@ -1,14 +1,15 @@
 /* trace.h - recorded calls as one program: what they compute, and gradients of it.
 **
-** A trace lists calls in their order: those that are done and take part in a gradient, whose
-** values are there, and those that are pending. What it computes depends on its structure alone:
-** which cached calls read which others, which arrays share a storage, what is a variable.
-** Programs are kept by that structure (kept.h); the arrays and random states are those of each run.
+** A trace lists calls in their order: first those that are done and take part in a gradient, then
+** those that are pending. What it computes depends on its structure alone: which cached calls read
+** which others, which arrays share a storage, what is a variable. The cache of programs finds them
+** by that structure (kept.h); each run has its own arrays and random states.
 */
 #pragma once
 #include "lazy/backlog.h"
 
-/* An array that a trace begins with: a plain one, a variable, or what an earlier call has made. */
+/* An array that a trace begins with: one without a history, a variable, or the output of a function
+** or of a call that is not in the trace. */
 struct leaf {
   struct history *from;                               /* a variable or function; NULL: neither */
   int out;                                            /* of a function */
@@ -16,15 +17,15 @@ struct leaf {
   ty_tensor *grad;                                    /* NULL: no gradient is asked for */
   int req;
   int same_storage;                                   /* an earlier leaf, -1 */
-  bool reached;                                       /* heads were made of it */
+  bool reached;                                       /* heads depend on it */
 };
 
 struct trace {
   uint64_t walk;                                      /* its mark in nodes and storages */
   struct history **call;                              /* each one reference */
   int n, cap;
-  int ndone;                                          /* the first ones have run before */
-  uint8_t *reached;                                   /* per call: heads were made of it */
+  int ndone;                                          /* how many are done; they come first */
+  uint8_t *reached;                                   /* per call: heads depend on it */
   struct history **function;                          /* where the walk from the heads ends */
   int nfunction, function_cap;
   struct leaf *leaf;
@@ -55,20 +56,21 @@ static inline struct trace_input decode_input(uint64_t code)
 
 /* All functions are called under the lock of backlog.h, in this order. */
 
-/* Lists the calls that heads were made of, and all of this thread's backlog. */
+/* Lists the calls that heads depend on, and all of this thread's backlog. */
 int  trace_collect(struct trace *t, ty_tensor *const *head, int nhead);
 /* Returns the first product of another precision (PRECISION_*) among the calls that are done and
 ** whose values were not kept; NULL: there is none. */
 struct history *trace_other_product(const struct trace *t, int precision);
-/* Lists the leaves, says of each input where it comes from, and begins the key. Computes values
-** again that the pending calls read and that were not kept. */
-int  trace_number(struct trace *t);
+/* Lists the leaves, finds where each input comes from, and begins the key. Computes values again
+** that the pending calls read and that were not kept. */
+int  trace_describe(struct trace *t);
 /* Returns the leaf of a variable or of a function's output, whose gradient may then be asked for;
 ** NULL: the heads do not depend on it. */
 struct leaf *trace_leaf(struct trace *t, const ty_tensor *x);
-/* Submits the calls that have not run, and where there are heads the gradients of leaves. given:
-** head gradients, NULL for ones; itself NULL if all are. A failure before the run is submitted
-** leaves the calls pending; one after it breaks the results, and reads of them fail. */
+/* Submits the pending calls, with the gradients of leaves where there are heads. given: per head
+** its gradient, NULL for ones; given NULL: ones for all heads. A failure before the run is
+** submitted leaves the calls pending; a later one marks the results as broken, and reads of them
+** fail. */
 int  trace_run(struct trace *t, ty_tensor *const *given);
 /* Frees what a trace holds, but not the trace itself. */
 void trace_done(struct trace *t);
@@ -77,5 +79,6 @@ void trace_done(struct trace *t);
 extern bool trace_submitting;
 /* Submits the calls of a backlog, but for those that wait (late.c). */
 int  trace_run_backlog(struct backlog *backlog);
-/* Computes the value of a storage again that no program has kept, with those that it needs. */
+/* Computes a value again that no program has kept, with the values that it depends on. s: its
+** storage, which is a promise. */
 int  trace_run_again(struct storage *s);

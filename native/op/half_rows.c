@@ -18,7 +18,7 @@ enum {
   BLOCK_BYTES = 12 << 10,
   FEW_ROWS = 8,                                       /* that are no work for several threads */
   CHUNK = 8,                                          /* blocks: 5 to 10 us */
-  /* elements of an operand that are no work for several threads */
+  /* elements of an operand that are not work for several threads */
   PART_OF_A_THREAD = 1 << 15,
   /* of a large block as float32: in the last cache; more costs memory */
   LARGE_BLOCK_BYTES = 8 << 20,

@@ -32,7 +32,7 @@ static const char *skip_blanks(const char *s)
 static bool is_none(const char *s) { return !strcmp(s, "None") || !strcmp(s, "null"); }
 
 /* Reads "(2, 3)", "[2,3]", "2", "()". entry() reads and stores one entry. Returns the count, -1 for
-** text that is no list. */
+** text that is not a list. */
 static int read_list(
     const char *s, int cap, bool (*entry)(const char **s, int i, void *out), void *out)
 {
@@ -113,7 +113,7 @@ static void set_none(const struct param *p, void *field)
   }
 }
 
-/* Returns how many numbers a list may have; 0: the parameter is no list. */
+/* Returns how many numbers a list may have; 0: the parameter is not a list. */
 static int max_entries(const struct param *p)
 {
   return p->type == P_FLOATS || p->type == P_INTS ? 128 : p->type == P_SHAPE ? 16 : 0;

@@ -29,7 +29,7 @@ static struct user_row *find_field(const char *name)
   return r;
 }
 
-/* Reads the next word; of one that is too long its begin and "...", which is no name. */
+/* Reads the next word; of one that is too long its begin and "...", which is not a name. */
 static bool next_word(const char **s, char *out, size_t size)
 {
   *s += strspn(*s, " ,");
@@ -213,7 +213,7 @@ static void drop_op(struct user_row *r)
   mem_free(r);
 }
 
-/* Adds the row unless it is there already, word for word. */
+/* Adds the operator of a row, unless one with the same text exists. */
 static int add_op(struct user_row *r)
 {
   pthread_mutex_lock(&lock);

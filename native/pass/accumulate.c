@@ -1,12 +1,11 @@
 /* accumulate.c - additions that products do themselves.
 **
-** A chain of gradient sums (`_grad_add`: the sum so far, and a new part) needs no step where the
-** part comes from an operator whose kernels can all add to that output: the operator adds to the
-** bytes of the sum so far. Those bytes are then the result. Conditions: nothing else reads the
-** part or the sum so far or what it is a view of, neither is an argument's gradient, the sum so far
-** is there before the part (a pointwise program might run later: it is none), and device and dtype
-** agree. Monitored programs do not use it: they report
-** parts and sums apart.
+** A gradient sum (`_grad_add`: the sum so far, and a new part) needs no step where the part comes
+** from an operator whose kernels can all add to that output: the operator adds to the bytes of the
+** sum so far, which then hold the result. Conditions: nothing else reads the part, the sum so far,
+** or what that is a view of; neither is an argument's gradient; the sum so far is computed before
+** the part, and by no pointwise program, which might run later; device and dtype agree. Monitored
+** programs report parts and sums separately and do not use this.
 */
 #include "pass/passes.h"
 
@@ -15,8 +14,8 @@ bool can_add_to(const struct node *n, int device, int out)
   return !n->op->formula && out < 32 && op_common_caps(n->op, n->backward, device).add >> out & 1;
 }
 
-/* Returns whether the bytes of value e serve one reader only and may change: backward makes them,
-** and neither e nor what it is a view of goes anywhere else. */
+/* Returns whether the bytes of value e may be overwritten: backward makes them, and e and all that
+** it is a view of have one reader and go to no array. */
 static bool accumulate_may_change(
     const struct source *s, const int *readers, const int *arrays, ty_entry e)
 {
@@ -46,7 +45,7 @@ int accumulate_sums(const struct source *s, const int *arrays, int *into, uint8_
     if (readers[u] != 1 || arrays[u] || !accumulate_may_change(s, readers, arrays, total)) continue;
     if (s->device[i] != s->device[part.node] || s->device[i] != s->device[total.node]) continue;
     if (formula_of(&s->g->node[total.node], total.out) && !summed[total.node])
-      continue; /* its pointwise program may run later */
+      continue; /* the pointwise program of the sum may run after the part */
     if (s->desc[v].dtype != s->desc[u].dtype) continue;
     if (!can_add_to(maker, s->device[i], part.out)) continue;
     into[u] = v;

@@ -1,7 +1,7 @@
-/* attention.c - attention as users write it becomes one node of contrib.attention, which has no
-** array of all weights.
+/* attention.c - replaces attention that is written as products and a softmax by one node of
+** contrib.attention, which makes no array of all weights.
 **
-** What is recognised, of each product of weights and values:
+** The pattern, for each product of weights and values:
 **
 **     scores = product(q, k, transposed)                 or of an interleaved projection
 **     scores = views, scales, then at most one sum with a bias or choice by a mask, views
@@ -9,10 +9,10 @@
 **     output = product(weights, v)                       or of an interleaved projection
 **
 ** Every value from the scores to the weights must have one reader and be no output; else the nodes
-** are kept. They are kept, too, where they are faster: on a CPU where the scores are few, on a GPU
-** where products go to tensor cores, which the operator's kernel does not use, and the scores are
-** many; where the bias has a gradient; where the executor was asked for the graph as written
-** (monitors), and where TYCHO_DISABLE names attention.
+** stay. They also stay where they are faster: on a CPU where the scores are few; on a GPU where the
+** scores are many and products use tensor cores, which the operator's kernel does not. They stay
+** where the bias has a gradient, where the executor was asked for the graph as written (monitors),
+** and where TYCHO_DISABLE names attention.
 */
 #include "pass/rewrite.h"
 #include "base/env.h"
@@ -26,14 +26,14 @@ struct attention_match {
   ty_entry bias;                                      /* node -1: none */
   bool interleaved;                                   /* k and v are one projection */
   bool self;                                          /* so is q */
-  bool k_turned;                                      /* k is (size, keys) */
-  /* bias is a mask: a key counts where it is not 0 */
+  bool k_turned;                                      /* k is transposed: (size, keys) */
+  /* bias is a mask: a key is used where it is not 0 */
   bool masks;
-  bool mask_turned;                                   /* a key counts where the mask is 0 */
-  double hidden;                                      /* score of a key that does not count */
-  int64_t heads;                                      /* of projections */
+  bool mask_turned;                                   /* a key is used where the mask is 0 */
+  double hidden;                                      /* score of a key that is not used */
+  int64_t heads;                                      /* of interleaved projections */
   double scale, dropout;
-  /* the node whose output has the bias's shape */
+  /* the node to whose output the bias broadcasts */
   int scores;
 };
 
@@ -87,8 +87,7 @@ static bool attention_is_row_view(const struct attention_finder *f, int node)
       a->dim[a->ndim - 2] == b->dim[b->ndim - 2];
 }
 
-/* Returns the input of a sum that leads to scores and to which the other one broadcasts, -1:
-** none. */
+/* Returns which input of a sum is scores, to whose shape the other input broadcasts; -1: none. */
 static int attention_find_sum(const struct attention_finder *f, int node)
 {
   const struct node *n = &f->x->g->node[node];
@@ -105,9 +104,9 @@ static int attention_find_sum(const struct attention_finder *f, int node)
   return -1;
 }
 
-/* Returns whether a key with score c has no weight beside one that counts, and whether scores that
-** are added to c vanish in it: then a bias does what a choice does. Gradients go through a sum, but
-** not through a choice, so that in training only -infinity, whose weights are 0, will do. */
+/* Returns whether a key with score c has weight 0 beside a key that is used, and c stays the same
+** when scores are added to it: then a bias has the effect of a choice. Gradients pass a sum, but
+** not a choice, so that in training this holds only for -infinity, whose weights are 0. */
 static bool attention_score_hides(const struct attention_finder *f, double c, int dtype)
 {
   enum { SCORE_BITS = 15 };                           /* scores are below 2^15 */
@@ -123,8 +122,8 @@ static bool attention_find_constant(const struct attention_finder *f, ty_entry e
   return p.role == ATTENTION_CONSTANT;
 }
 
-/* Returns the input of a choice that leads to scores, where the other one hides keys by a mask that
-** broadcasts; fills in m's mask. -1: it is none such. */
+/* Returns which input of a choice is scores, where the other input is a constant that hides keys by
+** a mask that broadcasts; sets m's mask. -1: the node is no such choice. */
 static int attention_find_choice(
     const struct attention_finder *f, int node, struct attention_match *m)
 {
@@ -306,7 +305,7 @@ static bool attention_find_bias_shape(
   return b->dim[0] == lead[0] * lead[1];
 }
 
-/* Replaces a mask by a bias of its shape: 0 where a key counts, else the score that hides it. */
+/* Replaces a mask by a bias of its shape: 0 where a key is used, else the score that hides it. */
 static int attention_add_mask_bias(
     const struct attention_writer *w, const struct attention_match *m, ty_entry *mask)
 {
@@ -352,7 +351,7 @@ static int attention_add_nodes(
   }
   if (m->bias.node >= 0) {
     if (!attention_find_bias_shape(f, m, lead, dim))
-      return fail(TY_EINTERNAL, "attention: a bias that fits not");
+      return fail(TY_EINTERNAL, "attention: the bias does not fit the scores");
     in[n] = w->m->entry[value_of(g, m->bias)];
     if (m->masks) TRY(attention_add_mask_bias(w, m, &in[n]));
     TRY(attention_add_reshape(w, "_bias", in[n], dim, 4, &in[n]));
@@ -380,7 +379,8 @@ static int attention_add_nodes(
 
 /* -- the rewrite ------------------------------------------------------------------------------- */
 
-/* Marks in `gone` the nodes from the scores to the weights, which node i alone has read. */
+/* Marks the nodes of a match: gone[i] = 2 for its last node i, which is replaced, and 1 for those
+** from the scores to the weights, which are dropped. */
 static void attention_mark_gone(
     const struct attention_finder *f, const struct attention_match *m, int i, uint8_t *gone)
 {
@@ -416,10 +416,10 @@ static struct attention_widths attention_find_widths(
 }
 
 /* Returns whether a GPU has the kernel (cuda/flash_attention.c says which heads it takes) and the
-** operator is to be preferred: it launches three kernels in place of nine and has no array of
-** weights, but may multiply on ordinary cores where products are on tensor cores. Not measured:
-** with MANY_SCORES, of heads of 64, these take some 20 us longer, at 10 TFLOP/s, which is what six
-** launches take. */
+** operator is preferred: it launches three kernels in place of nine and makes no array of weights,
+** but may multiply on ordinary cores where products use tensor cores. MANY_SCORES is an estimate,
+** not measured: with so many scores of heads of 64, ordinary cores at 10 TFLOP/s take about 20 us
+** longer, which is the time of six launches. */
 static bool attention_suits_gpu(const struct attention_finder *f, const struct attention_match *m)
 {
   enum {
@@ -437,9 +437,9 @@ static bool attention_suits_gpu(const struct attention_finder *f, const struct a
 }
 
 /* Returns whether the operator is faster than the nodes. On a CPU backward computes the weights
-** again, which costs less only where the array of all weights is large: measured on Zen 5, of
-** narrow heads, which are less work, on an Intel core with AVX-512 and a second cache of 2 MiB
-** (2026-11-29); TYCHO_ATTENTION_LEAST sets another limit. */
+** again, which costs less only where the array of all weights is large. The limits were measured on
+** Zen 5, those of narrow heads, which are less work, on an Intel core with AVX-512 and a
+** second-level cache of 2 MiB (2026-11-29). TYCHO_ATTENTION_LEAST sets another limit. */
 static bool attention_is_worth_it(const struct attention_finder *f, const struct attention_match *m)
 {
   if (device_kind(f->device) == TY_GPU) return attention_suits_gpu(f, m);
@@ -513,7 +513,7 @@ static void attention_count_readers(struct attention_finder *f)
   for (int h = 0; h < x->nextra; h++) f->readers[value_of(x->g, x->extra[h])]++;
 }
 
-/* Fills in where gradients go. */
+/* Sets f->trains, and f->varies of each node that a gradient reaches. */
 static void attention_find_gradients(struct attention_finder *f, const struct rewrite_request *r)
 {
   const struct typed_graph *x = f->x;

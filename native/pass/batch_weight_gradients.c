@@ -1,18 +1,18 @@
-/* batch_weight_gradients.c - products that end in one sum, done as one long product.
+/* batch_weight_gradients.c - computes products that add to one sum as one long product.
 **
-** The gradient of a weight that serves many nodes (a cell, step after step) is a sum of products
-** over few rows each. Every one of them reads and writes the whole sum: memory, not arithmetic,
-** takes the time. Here steps that add to the same sums are batched, in order, until their rows
-** are enough: the last one gets the operands of the others after its own and computes all, the
-** others keep their other outputs. The operands wait for it; a limit on rows bounds their
-** memory. A group ends early where another step looks at its sums. Sums are rounded otherwise
-** than part by part. Source: as a fused recurrent operator does, which multiplies all its steps
-** at once.
+** The gradient of a weight that many nodes read (a cell at each time step) is a sum of products
+** over few rows each. Each of these reads and writes the whole sum, so memory takes the time, not
+** arithmetic. Here steps that add to the same sums are batched, in order, until they have enough
+** rows: the last one gets the operands of the others after its own and computes all, the others
+** keep their other outputs. The operands live until then; the limit on rows bounds their memory. A
+** group ends early where another step reads or writes its sums. Rounding differs from that of
+** single products. A fused recurrent operator does the same when it multiplies all time steps at
+** once.
 */
 #include "pass/passes.h"
 
-/* rows: a block of a product's inner dimension */
-enum { ENOUGH = 256 };
+/* rows of a group that is complete: a block of a product's inner dimension */
+enum { ENOUGH_ROWS = 256 };
 
 struct group { int *step, n, cap; int64_t rows; };
 /* of: per root, its open group + 1 */
@@ -38,7 +38,7 @@ static bool batch_accepts_step(const struct batching *j, const struct step *st)
       !batches_sums(j->p->s.g->node[st->node].op, st->device))
     return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
-      batch_count_vec_ops(j, st) < ENOUGH;
+      batch_count_vec_ops(j, st) < ENOUGH_ROWS;
 }
 
 /* Ends a group: its last step takes the operands of all steps, and writes what the first would have
@@ -109,7 +109,7 @@ static int batch_step(struct batching *j, int t)
   NEED(GROW(g->step, g->n, g->cap), TY_EMEMORY, "out of memory: plan");
   g->step[g->n++] = t;
   g->rows += batch_count_vec_ops(j, st);
-  return g->rows >= ENOUGH ? batch_close_group(j, g) : TY_OK;
+  return g->rows >= ENOUGH_ROWS ? batch_close_group(j, g) : TY_OK;
 }
 
 static int batch_all(struct batching *j)
@@ -129,7 +129,7 @@ static int batch_all(struct batching *j)
   }
   for (int i = 0; i < j->n; i++) {
     const struct group *g = &j->group[i];
-    if (g->rows < ENOUGH) TRY(batch_close_at(j, p->step[g->step[0]].out[1]));
+    if (g->rows < ENOUGH_ROWS) TRY(batch_close_at(j, p->step[g->step[0]].out[1]));
   }
   return TY_OK;
 }

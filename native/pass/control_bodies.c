@@ -6,7 +6,7 @@
 #include "pass/control_bodies.h"
 #include "operators/control/subgraphs.h"
 
-/* -- locations: the value around that a body's variable is ------------------------------------- */
+/* -- locations: which value of the graph around a body's variable is --------------------------- */
 
 int body_variables(const ty_graph *g)
 {

@@ -3,12 +3,12 @@
 **
 ** A loop over rows becomes one copy of its body per row. A loop with a condition becomes
 ** max_iterations copies, each with a guard: a byte that is 1 while every condition so far held; a
-** choice becomes both branches, each with its own guard. What enters a guarded part
-** passes a _gate, what leaves it a _select (operators/control/control_flow.c); in between each
-** node carries its guard, and the program skips its instructions while the byte is zero, forward
-** and backward. Guards nest: the guard of an inner part includes the bound one. All bodies'
-** variables are entries of the graph around them (control_bodies.c). Done once, when all shapes
-** are known and before gradients.
+** choice becomes both branches, each with its own guard. A value that enters a guarded part passes
+** a _gate, one that leaves it a _select (operators/control/control_flow.c); each node between them
+** carries the guard, and its steps are skipped while the byte is zero, forward and backward. Guards
+** nest: the guard of an inner part includes the outer one. All variables of bodies are entries of
+** the graph around them (control_bodies.c). Done once, when all shapes are known and before
+** gradients.
 */
 #include "pass/control_bodies.h"
 #include "pass/control_flow.h"
@@ -25,10 +25,10 @@ bool control_used(const ty_graph *g)
 
 /* -- expansion --------------------------------------------------------------------------------- */
 
-/* g: the graph around, desc: its values */
+/* to: the new graph; g: the old one, desc: per value of it */
 struct expansion { ty_graph *to; const ty_graph *g; const ty_desc *desc; };
-/* One copy of a body (or of the whole graph): where its variables come from, what its values
-** became. */
+/* One copy of a body, or of the whole graph: where its variables come from, and the new entries of
+** its values. */
 struct copy {
   const ty_graph *g;
   const ty_desc *desc;
@@ -59,7 +59,7 @@ static int control_make_guard(struct expansion *x, struct copy *c, const char *n
   ty_attr attr[] = { { "negate", negate ? "True" : "False" },
     { "nested", bound ? "True" : "False" } };
   struct copy always = *c;
-  always.guard = 0; /* it says no by itself where the bound one does */
+  always.guard = 0; /* an inner guard reads the outer one */
   TRY(control_add_op(x, &always, "_guard", name, attr, 2, in, bound ? 2 : 1, &made));
   *guard = made.node + 1;
   return TY_OK;
@@ -249,8 +249,8 @@ static int control_expand_foreach(
 
 /* -- _while_loop ------------------------------------------------------------------------------- */
 
-/* Returns whether variable k of a body is loop variable j: the function's are listed, those of the
-** condition are told by their inputs. */
+/* Returns whether variable k of a body is loop variable j. An attribute lists those of the
+** function; a variable of the condition is a loop variable if it has the same input. */
 static bool control_is_loop_variable(
     const struct while_param *p, const struct ints *locs, int k, int j)
 {
@@ -258,8 +258,8 @@ static bool control_is_loop_variable(
   return locs == &p->func_locs ? at == k : p->func_locs.d[at] == locs->d[k];
 }
 
-/* Finds the variables of a body: a loop variable as it is now, any other input as it is around; all
-** of them through gates. */
+/* Finds the entries of a body's variables: of a loop variable its present value, of another one the
+** value in the graph around; each passes a gate. */
 static int control_find_while_variables(struct expansion *x, struct copy *c, const struct node *n,
     struct work *w, const struct ints *locs, int guard, const char *prefix)
 {

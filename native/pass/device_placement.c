@@ -69,7 +69,7 @@ static int placement_assign_devices(const ty_graph *g, const struct placing *w, 
 struct copied { ty_entry from; int device, node; };
 struct copier { struct mapper m; struct copied *made; int n, cap; };
 
-/* Returns the copy of a new value on a device, made if there is none yet. */
+/* Returns the copy of a new value on a device, which it makes if there is none. */
 static int placement_copy_across(struct copier *c, ty_entry from, int device, ty_entry *out)
 {
   for (int i = 0; i < c->n; i++) {
@@ -131,8 +131,8 @@ static int placement_insert_copies(struct typed_graph *x)
 
 /* -- gradients --------------------------------------------------------------------------------- */
 
-/* Returns whether an argument's arrays are together, where its group says; others are refused when
-** arrays are checked. */
+/* Returns whether an argument's array and its gradient's are both on the device of its group;
+** others fail when arrays are checked. */
 static bool placement_is_well_placed(
     const struct typed_graph *x, const struct rewrite_request *r, int i)
 {
@@ -143,7 +143,7 @@ static bool placement_is_well_placed(
   return (group < 0 || group == at) && (r->array_device[i] < 0 || r->array_device[i] == at);
 }
 
-/* Copies gradients that are made on another device than their array's to it. */
+/* Copies each gradient that is computed on another device than its array to the array's device. */
 static int placement_bring_gradients(struct typed_graph *x, const struct rewrite_request *r)
 {
   ty_desc *desc = mem_grow(x->desc, sizeof *desc * (size_t)(x->g->nvalue + x->nvariable + 1));

@@ -1,27 +1,27 @@
 /* epilogue.c - lets a kernel compute nodes around its own.
 **
-** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
-** apply to its output the activation that comes next, or a sum, or, in a gradient's kernel, the
-** gradient of the activation that made the data; apply to its input the activation that comes
-** before, or, in a gradient's kernel, the gradient that comes before, of an activation, of a loss
-** or of a pick; give elements that are picked of its output as an output of its own. Here node i
-** takes over such a neighbour, or two, where
+** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h).
+** After its own work it may apply the activation that follows, add another value or, in a
+** gradient's kernel, apply the gradient of the activation that made the data. Before its own work
+** it may apply the activation that precedes or, in a gradient's kernel, the gradient of an
+** activation, of a loss or of a pick. It may also write elements picked from its output as one more
+** output. Here node i takes over one or two such neighbours, where
 **   - every kernel that may be chosen for i can do it (`fuses`),
-**   - nothing else uses the value between the two: no reader, head or bound gradient; but of a
-**     relu's gradient a kernel may make an output of its own, which others read later,
-**   - the neighbour runs where and when i does: device, part, guard, mirror,
-**   - its pointwise program is nothing but what is taken over, and
+**   - nothing else uses the value between the two: no reader, head or bound gradient; except that a
+**     kernel may write a relu's gradient as one more output, which others read later,
+**   - the neighbour has the device, part, guard and mirror of i,
+**   - its pointwise program consists of the nodes that are taken over, and
 **   - no bit of a result changes: of activations only relu, whose value is exact, and of float32
-**     gelu, which a kernel with CAN_GELU computes as its operator does, and tanh before a pooling;
-**     but a sum after a product that a library adds to rounds once in place of twice, and the
-**     gradient of an element that a maximum ignores is 0 even where the element is NaN, and the
-**     gradient of a pick beside log_softmax is made of probabilities, not of e^(their logarithm).
-** Nodes taken over get no step; where one needs another input, that comes after those of i.
+**     gelu, which a kernel with CAN_GELU computes as its operator does, and tanh before a pooling.
+** Three results do change: a sum after a product that a library adds to is rounded once instead of
+** twice; the gradient of an element that a maximum ignores is 0 even where the element is NaN; the
+** gradient of a pick beside log_softmax is computed from probabilities, not from exponentials of
+** their logarithms. Nodes taken over get no step; their further inputs follow those of i.
 */
 #include "pass/passes.h"
 #include "base/cpu.h"
 
-/* bytes: the gradient of a smaller loss stays in the caches anyway */
+/* bytes of a loss's gradient; a smaller one stays in the caches anyway */
 enum { LARGE_LOSS = 4 << 20 };
 
 /* per leader of a group of fuse.c: its members, the last of them */
@@ -72,7 +72,7 @@ static bool epilogue_is_relu(const struct finder *f, int a)
   return !m->backward && op_act(m->op, m->kind->param) == ACT_RELU;
 }
 
-/* Returns the node whose step makes the value of node a. */
+/* Returns the node whose step computes the value of node a. */
 static int epilogue_find_maker(const struct finder *f, int a)
 {
   const struct program *p = f->p;
@@ -183,8 +183,8 @@ static bool epilogue_picks_rows(const struct finder *f, int i, int a)
       n->op->picked_from && n->op->picked_from(n->kind->param, d->ndim);
 }
 
-/* Returns the pick of elements from the rows of node i, log_softmax, where no more than that and
-** node b, the gradient of i, reads these, and the kernel of i can do it; -1: there is none. */
+/* Returns the pick of elements from the rows of node i, a log_softmax, where only the pick and node
+** b, the gradient of i, read them, and the kernel of i can do the pick; -1: there is none. */
 static int epilogue_find_pick_beside(const struct finder *f, int i, int b)
 {
   const struct program *p = f->p;
@@ -224,8 +224,8 @@ static int epilogue_take_pick(struct finder *f, int i, int a)
       f, forward, (struct fused_node){ BESIDE_PICK, pick, g->node[pick].in[1] });
 }
 
-/* Returns whether a kernel may make the gradient of node n's output, node m's, by parts: where it
-** is large and all in one dtype. */
+/* Returns whether a kernel may compute the gradient of node n's output, which node m makes, in
+** parts: where it is large and all operands have one dtype. */
 static bool epilogue_is_large_loss(const struct finder *f, int i, const struct node *m)
 {
   const struct source *s = &f->p->s;
@@ -237,8 +237,8 @@ static bool epilogue_is_large_loss(const struct finder *f, int i, const struct n
       desc_bytes(out) >= LARGE_LOSS;
 }
 
-/* Lets a product's gradient make that of log_softmax, node a, which makes that of a pick, where the
-** indices have the dtype of all else. */
+/* Lets a product's gradient compute that of log_softmax, node a, which computes that of a pick;
+** where the indices have the dtype of the other operands. */
 static int epilogue_take_picked(struct finder *f, int i, int a)
 {
   struct program *p = f->p;
@@ -283,7 +283,7 @@ static int epilogue_take_before(struct finder *f, int i)
 
 /* -- before a gradient: that of a relu which others read, too ---------------------------------- */
 
-/* Returns whether what reads node a runs at node i or later. */
+/* Returns whether all readers of node a run at node i or later. */
 static bool epilogue_readers_follow(const struct finder *f, int i, int a)
 {
   const struct program *p = f->p;
@@ -294,8 +294,8 @@ static bool epilogue_readers_follow(const struct finder *f, int i, int a)
   return true;
 }
 
-/* Returns the sum that relu's gradient m is of, where it is all that is in its program besides, and
-** has two parts; -1: none. */
+/* Returns the gradient sum of two parts whose result relu's gradient m reads, where m's pointwise
+** program has no other node; -1: there is none. */
 static int epilogue_find_sum_before(const struct finder *f, int i, int m)
 {
   const struct source *s = &f->p->s;
@@ -509,7 +509,7 @@ int fusion_result(const struct fusion *f)
   return f && fused_after(f->node[f->n - 1].kind) ? f->node[f->n - 1].node : -1;
 }
 
-bool value_lies_inside(const struct program *p, int i)
+bool value_is_internal(const struct program *p, int i)
 {
   const int by = p->taken_by[i], result = by < 0 ? -1 : fusion_result(p->fusion[by]);
   return fusion_result(p->fusion[i]) >= 0 || (result >= 0 && result != i);

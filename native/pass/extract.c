@@ -100,8 +100,8 @@ static bool extract_is_mergeable(const struct node *n)
   return true;
 }
 
-/* Returns a node of the new graph that equals this one, -1: none. Notes the slot of the table that
-** it belongs to. */
+/* Returns a node of the new graph that equals this one, -1: none. Sets the slot of the hash table
+** for it. */
 static int extract_find_equal(
     struct merger *m, const struct node *n, const ty_entry *in, uint32_t *slot)
 {

@@ -2,9 +2,10 @@
 #pragma once
 #include "graph/graph.h"
 
-/* Copies what the heads reach, numbered depth-first from them (reference's list order). merge:
-** equal pure nodes become one, but not losses, which each add their gradient; of heads that become
-** equal so, the later ones turn into copies. The result keeps g alive and shares its texts. */
+/* Copies what the heads reach, numbered depth-first from them (the order of lists in the
+** reference). merge: equal pure nodes become one, but not losses, each of which adds its gradient;
+** where heads become equal by this, the later ones become copies of the first. The result keeps g
+** alive and shares its texts. */
 int graph_extract(
     ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head);
 /* Makes a raw copy of node `from` of a graph that `to` keeps alive; in: its inputs in `to`. */

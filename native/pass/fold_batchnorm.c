@@ -3,13 +3,13 @@
 **
 ** With fixed statistics, a normalisation is a linear function a x + d per channel. The product
 ** before it can multiply the rows of its weight by a, once per version of the arrays, and start
-** its sums from d; then it can add the other side of a residual sum, if the sum was to be
-** written over it, and apply the activation. Two passes over memory less.
+** its sums from d; then it can add the other operand of a residual sum whose result would be
+** written over that operand, and apply the activation. This saves two passes over memory.
 **
-** Whether statistics are fixed is known when it runs: the steps stay in the program, and are
-** skipped in runs in which the product has done their work. Only in programs without gradients,
-** which need the values between; only if the results have the same bytes, so that no other step
-** sees bytes that are written early. Results are rounded differently.
+** Whether statistics are fixed is known only in a run: the steps stay in the program, and are
+** skipped in runs in which the product has done their work. This is done in programs without
+** gradients, since gradients need the values between, and where the results have the same bytes, so
+** that no other step sees bytes that are written early. Results are rounded differently.
 */
 #include "pass/passes.h"
 
@@ -74,7 +74,7 @@ static bool fold_is_addition(
       s->desc[last->first].dtype == s->desc[v].dtype;
 }
 
-/* Returns whether the product would write over what it reads. */
+/* Returns whether the product would overwrite one of its operands. */
 static bool fold_overwrites_operand(const struct program *p, const struct step *st, int v)
 {
   for (int k = 0; k < st->nin; k++)
@@ -102,7 +102,8 @@ static struct call fold_make_call(const struct step *st, struct fused_norm *f)
   return c;
 }
 
-/* Returns whether the kernel can do it; reserves the scratch that it then needs. */
+/* Returns whether the product's kernel can do the normalisation, and reserves the scratch that it
+** needs for it. */
 static bool fold_kernel_accepts(struct step *st, struct fused_norm *f)
 {
   const struct kernel *k = st->v.kernel;
@@ -164,7 +165,7 @@ int pass_fold_batchnorm(struct program *p)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Returns whether an array is as it was at the last call; one without version counts as changed. */
+/* Returns whether an array is unchanged since the last call; one without a version is not. */
 static bool fold_is_unchanged(struct fused_norm *f, int k, const struct operand *x)
 {
   bool same = x->version && f->seen[k] == *x->version;

@@ -3,15 +3,15 @@
 ** One reverse walk over the forward nodes. Each forward node between a requested variable
 ** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
 ** lists, and its output k is the gradient of input k. Only gradients that something reads are
-** computed: none of what is made from a loss, which reads no head gradient. An operator whose
-** gradient moves states, or has a part of its own, has it run where the gradient of an input is
-** read, on zeros if no head gradient comes. Contributions to one value are summed: one alone is
+** computed: none for nodes computed from a loss, which reads no head gradient. The gradient of an
+** operator that updates states, or adds a part of its own, runs wherever the gradient of an input
+** is read, on zeros if no head gradient comes. Contributions to one value are summed: one alone is
 ** used as it is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
 ** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
 ** clone `<node>_mirror` right before its first reader in the backward part; backward nodes read
-** the clone, so that the first result can go. Invariant: a backward node's inputs come before it
-** (graph/graph.h, 1). Source of the aggregation rule: the reference.
+** the clone, so that the bytes of the first result can be reused. Invariant: a backward node's
+** inputs come before it (graph/graph.h, 1). The rule of sums is the reference's.
 */
 #include "pass/gradient.h"
 
@@ -292,8 +292,8 @@ static int gradient_append_backward(struct walk *w, int node)
   return TY_OK;
 }
 
-/* Returns whether an operator hands its gradient on to every input as it is, as sums do: no node is
-** needed. */
+/* Returns whether an operator passes its gradient on to every input unchanged, as sums do: no node
+** is needed. */
 static bool gradient_passes(const struct op *op)
 {
   if (op->flags & OP_IDENTITY_GRAD) return true;

@@ -1,17 +1,17 @@
-/* group_weights.c - products with the same weight one after another.
+/* group_weights.c - orders steps so that products with the same weight follow each other.
 **
-** A network of cells, step after step, is built step by step: every step of it goes through the
-** weights of all layers, more than a cache holds. Here the steps of a program with gradients,
-** forward and backward, are put in another order: after a product comes the next one with its
-** weight, unless a product with another weight would have to come first. So a layer goes through
-** all of its time before the next layer begins, as in a fused recurrent operator, and its weight
-** stays in the cache. Without gradients the order stays: values would live longer. So it does where
-** steps change states, are skipped, run in the front end or on several devices, and in programs
-** that are not to be changed.
+** An unrolled recurrent network is built time step by time step, and each of these reads the
+** weights of all layers, more than a cache holds. This pass reorders the steps of a program with
+** gradients, forward and backward: a product is followed by the next one with the same weight,
+** unless a product with another weight would have to come between. So a layer runs all its time
+** steps before the next layer begins, as in a fused recurrent operator, and its weight stays in the
+** cache. The order stays as it is in programs without gradients, where values would live longer;
+** where steps change states, have guards, run in the front end or on several devices; and in
+** programs with TY_NOFUSE, TY_NOSHARE or TY_KEEP.
 */
 #include "pass/passes.h"
 
-/* steps that may come forward with a product */
+/* steps that are moved forward with one product, at most */
 enum { NEAR = 64 };
 struct order {
   struct program *p;
@@ -27,7 +27,7 @@ struct order {
   /* per step: its new index, -1: not emitted yet */
   int *to;
   int n;                                              /* the next new index */
-  int list[NEAR];                                     /* what has to come before a product */
+  int list[NEAR];                                     /* steps that must precede a product */
   int nlist;
 };
 
@@ -64,7 +64,7 @@ static bool group_note_values(struct order *o, int t)
   return true;
 }
 
-/* Notes weights and writers; is there anything to put in order, and can it be? */
+/* Notes weights and writers. Returns whether there are products to move, and steps may be moved. */
 static bool group_find_weights(struct order *o)
 {
   struct program *p = o->p;
@@ -93,8 +93,8 @@ static bool group_gather_maker(struct order *o, int t, int weight)
   return t < 0 || o->to[t] >= 0 || group_gather_step(o, t, weight);
 }
 
-/* Puts step t and what it needs on the list, what it needs first. False: too much, or a product
-** with another weight. */
+/* Adds step t to the list, after the steps that it needs. Returns false where these are too many,
+** or one is a product with another weight. */
 static bool group_gather_step(struct order *o, int t, int weight)
 {
   const struct step *st = &o->p->step[t];

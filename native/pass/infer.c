@@ -1,10 +1,10 @@
-/* infer.c - shapes and dtypes of every value, from what is known, in both directions.
+/* infer.c - infers the shape and dtype of every value from those that are known.
 **
-** Sweeps go forward and backward over the nodes until nothing new is learned; an operator's
-** shape() and type() fill in whatever follows, inputs from outputs too (a begin state gets its
-** batch size so). A dim of 0 is unknown, ndim 0 a wholly unknown shape, TY_NODTYPE an unknown
-** dtype. Conflicts fail with node, argument and both shapes. Order of calls: infer_seed, then
-** infer_run for shapes and for dtypes in any order.
+** Sweeps go forward and backward over the nodes until nothing changes; an operator's shape() and
+** type() fill in all that follows, inputs from outputs too (an initial state gets its batch size
+** so). A dim of 0 is unknown, ndim 0 is an unknown shape, TY_NODTYPE an unknown dtype. A conflict
+** fails with node, argument and both shapes. Order of calls: infer_seed, then infer_run for shapes
+** and for dtypes in any order.
 */
 #include "operators/control/subgraphs.h"
 #include "op/registry.h"
@@ -47,8 +47,8 @@ static int infer_check_seed(const struct node *n, const ty_desc *d)
   return code;
 }
 
-/* Gives each variable all that is given under its name. found: per entry, a variable has its
-** name. */
+/* Unifies each variable with all that is given under its name. found: per given entry, whether a
+** variable has its name. */
 static int infer_seed_variables(
     const ty_graph *g, const struct names *names, const ty_want *given, bool *found, ty_desc *desc)
 {
@@ -86,9 +86,9 @@ int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
   return code;
 }
 
-/* -- bodies: what is known inside and around is passed on both ways ---------------------------- */
+/* -- bodies: descriptors pass between a body and the graph around it, both ways ---------------- */
 
-/* a body and what is known of it */
+/* a body and the descriptors of its values */
 struct view { const ty_graph *g; ty_desc *desc; struct infer *s; int what; };
 
 static void infer_clear_first(ty_desc *d)
@@ -335,7 +335,7 @@ static int infer_visit_node(struct sweep *s, int i)
   for (int k = 0; k < n->kind->nout; k++)
     infer_take_back(s->what, &s->desc[n->first + k], &f.out[k]),
         unknown += infer_count_unknown(s->what, &f.out[k]);
-  s->done[i] = unknown == 0; /* everything known and consistent: need not be seen again */
+  s->done[i] = unknown == 0; /* all is known and consistent: need not be visited again */
   s->unknown += unknown;
   return TY_OK;
 }

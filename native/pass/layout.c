@@ -1,4 +1,4 @@
-/* layout.c - which values keep their channels in blocks.
+/* layout.c - decides which values have their channels in blocks.
 **
 ** A value of shape (N, C, space) may be stored as (N, C / b, space, b): the form that convolutions
 ** compute in, where b depends on the device: a vector on a CPU, all channels on a GPU, so that they
@@ -7,9 +7,9 @@
 ** agree (kernel/kernel.h). A convolution takes each as it is and copies inside where forms differ,
 ** so no step is ever added.
 **
-** Every value that could be in blocks begins so; a step that cannot take it makes it plain, until
-** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.
-** Values without space are the same in both forms: they count as plain and restrict no step.
+** At first every value that could be in blocks is; then steps that cannot take it so make it plain,
+** until nothing changes. Heads, bound arrays and values that a view has under another shape are
+** plain. Values without space are the same in both forms: they count as plain and restrict no step.
 */
 #include "kernel/blocked.h"
 #include "pass/passes.h"
@@ -25,7 +25,7 @@ static bool layout_has_space(const ty_desc *d)
   return space > 1;
 }
 
-/* Returns the block in which a value's device wants it; 0: none. */
+/* Returns the block size that a value's device prefers for it; 0: none. */
 static int layout_find_wanted_block(const struct program *p, int v)
 {
   ty_desc d = p->s.desc[v];
@@ -74,7 +74,7 @@ static int layout_get_operand(const struct step *st, int k)
 }
 
 /* Makes the layouts of a pointwise program's operands agree: those of the group's shape are alike;
-** an operand of another shape that is no single number needs all to be plain, and so does a
+** an operand of another shape that is not a single number needs all to be plain, and so does a
 ** reduction. */
 static bool layout_agree_program(struct program *p, const struct step *st)
 {
@@ -120,7 +120,7 @@ static bool layout_agree_step(struct program *p, const struct step *st)
   return st->kind == STEP_NODE ? layout_agree_node(p, st) : layout_make_plain(p, st->in[0]);
 }
 
-/* -- kernels that would take blocks ------------------------------------------------------------ */
+/* -- kernels that take blocks ------------------------------------------------------------------ */
 
 /* Gives the call blocks where values may have them and this kernel takes them. */
 static bool layout_set_blocks(const struct program *p, struct step *st, const struct kernel *k)

@@ -1,8 +1,8 @@
-/* liveness.c - from which step to which a value's bytes are in use.
+/* liveness.c - the lifetimes of values: the steps from which and to which their bytes are in use.
 **
-** Results take the place of inputs that die at the same step, where their operator allows it.
-** Heads live to the end, and so do values that another device reads: its queue runs at its own
-** pace. After this roots are final.
+** A result gets the bytes of an input whose last use is the same step, where the operator allows
+** it. Heads live to the end, and so do values that another device reads, since its queue is not
+** ordered with this one. After this pass roots are final.
 */
 #include "pass/passes.h"
 
@@ -108,8 +108,8 @@ static void liveness_share_in_place(struct program *p)
       if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;
       int r = liveness_find_reusable_root(p, st, t, k);
       if (r < 0) continue;
-      p->value[r].last =
-          p->value[v].last; /* now > t unless unread, so no other output takes it here */
+      p->value[r].last = p->value[v].last;
+      /* of an unread output: after t, so that no other output of this step takes the bytes, too */
       if (p->value[r].last == t) p->value[r].last = t + 1;
       p->value[v].root = r;
       p->value[r].pinned = p->value[v].pinned;

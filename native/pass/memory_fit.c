@@ -2,16 +2,16 @@
 ** possible.
 **
 ** The lower bound is the largest sum of bytes alive at one step; where offsets are kept, also what
-** these leave no room for below them. Several orders of placing are tried, each at the tightest
-** gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order
-** by size), or the lowest; the smallest total wins, and the search ends as soon as one meets the
-** bound. When none does, the best order is changed a little, again and again, and kept when it is
-** no worse, until it is 0.2 % above the bound or a budget is used up; rarely (still 4 % above),
-** the other orders are climbed from as well. In a reshape a plan that needs no more bytes than are
-** there already ends the search after a fraction of a millisecond, a look at all plans of few
-** items after one or two. Cost: O(n^2) an order; one pass in order of time with a free list,
-** O(n log n), comes first, and for large n the others only where it is more than 0.2 % above the
-** bound, within a budget.
+** these leave no room for below them. Values are placed in several orders, each value in the
+** tightest or the lowest gap that is free for its whole life (Pisarchyk & Lee, arXiv 2001.03288,
+** for the order by size); the smallest total wins, and the search ends as soon as one meets the
+** bound. If none does, random changes of the best order are tried, and kept where the plan is no
+** larger, until it is within 0.2 % of the bound or a budget is used up; if it is still 4 % above,
+** the other orders are improved in the same way. In a reshape the search ends after a fraction of a
+** millisecond if a plan needs no more bytes than the pool has, and, for few items, after one or two
+** milliseconds with all plans. Cost: O(n^2) an order. One pass in order of time with a free list,
+** O(n log n), comes first; for large n the others follow, within a budget, only where it is more
+** than 0.2 % above the bound.
 */
 #include "pass/passes.h"
 
@@ -34,11 +34,11 @@ struct fit {
   int64_t live;                                       /* the most bytes alive at one step */
   int peak;                                           /* that step */
   int64_t bound;                                      /* no plan with the kept offsets needs less */
-  int64_t held;                                       /* bytes that a plan has at no cost */
-  /* which gap: the lowest (every plan is some order's so), else the tightest */
+  int64_t held;                                       /* bytes that the pool has already */
+  /* values go to the lowest gap (by which some order gives every plan), else to the tightest */
   bool lowest;
   int *order;                                         /* the items, in the order to assign them */
-  int *base_order;                                    /* the order to climb from */
+  int *base_order;                                    /* the order that the search changes */
   struct assigned *assigned;                          /* sorted by offset */
   int64_t *key;                                       /* per item: what it is sorted by */
 };
@@ -399,13 +399,13 @@ static void fit_make_keys(struct fit *f, int kind)
   }
 }
 
-/* Bounds of what a plan has above the most bytes that are alive, as 1 / bound of these bytes. */
+/* Bounds of a plan's bytes beyond the most that are alive, as a part 1 / bound of the latter. */
 enum {
   TIGHT_PART = 500,                                   /* up to it a plan is good enough */
-  LOOSE_PART = 25                                     /* above it the other orders are improved, too */
+  LOOSE_PART = 25                                     /* above it other orders are improved, too */
 };
 
-enum { LARGE_PLAN = 500 };                            /* items: orders take the most of a bind */
+enum { LARGE_PLAN = 500 };                            /* items; orders take most of a bind's time */
 
 /* Returns whether the best plan may be improved, and is more than one part of `part` above the most
 ** bytes that are alive. */

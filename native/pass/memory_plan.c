@@ -1,7 +1,8 @@
-/* memory_plan.c - offsets: values that live at once get bytes apart, those of others share them.
+/* memory_plan.c - gives values offsets in the pool: those that live at the same time get different
+** bytes, others share bytes.
 **
-** A step's scratch is one more item that lives for that step only. Outputs stay where another
-** program has them. memory_fit.c finds the offsets; memory_verify.c checks them.
+** A step's scratch is one more item that lives for that step only. Outputs keep the offsets that
+** another program has given them. memory_fit.c finds the offsets; memory_verify.c checks them.
 */
 #include "pass/passes.h"
 
@@ -22,8 +23,8 @@ static void plan_add_item(
   q->n++;
 }
 
-/* Lists the values and scratch of a device. kept: per value, the offset that it has to have, -1:
-** any. */
+/* Lists the values and scratch of a device. kept: per value, the offset that it must get, -1: any
+** offset. */
 static void plan_gather_items(
     const struct program *p, int slot, struct plan_items *q, const int64_t *kept)
 {
@@ -52,7 +53,7 @@ static int64_t plan_count_unshared_bytes(const struct program *p, int device)
   return sum;
 }
 
-/* Returns the bytes that the program whose outputs' places are kept has on a device. */
+/* Returns the pool bytes on a device of the program whose output offsets are kept. */
 static int64_t plan_count_held_bytes(const struct program *p, int device)
 {
   const struct program *from = p->like.program;

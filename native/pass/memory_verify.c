@@ -1,38 +1,22 @@
 /* memory_verify.c - checks a plan from the instruction list alone.
 **
-** It knows nothing of lifetimes: it plays the instructions through and notes for each range of
-** pool bytes which value was last written there. An instruction that reads a value must find
-** exactly that value in its place; writing takes the bytes away from whatever they held before.
-** A result written over an input of the same instruction is fine: reads come first. Heads must
-** be intact at the end. Cost O(instructions x live ranges).
+** It does not use lifetimes: it goes through the instructions and notes for each range of pool
+** bytes which value was last written there. An instruction that reads a value must find exactly
+** that value in its place; a write removes what the bytes held before. A result may be written over
+** an input of the same instruction, since reads come first. Heads must be intact at the end. Cost:
+** O(instructions x live ranges).
 */
 #include "pass/program.h"
 
 struct held { int64_t from, to; int value, device; };
 struct memory { struct held *h; int n, cap; };
 
-/* Returns the node that has value v: the last whose first value is at most v. */
-static int verify_find_node(const ty_graph *g, int v)
-{
-  int node = 0;
-  for (int low = 0, high = g->n - 1; low <= high;) {
-    int middle = (low + high) / 2;
-    if (g->node[middle].first <= v) {
-      node = middle;
-      low = middle + 1;
-    }
-    else
-      high = middle - 1;
-  }
-  return node;
-}
-
 static int verify_fail_read(const struct program *p, int t, int value, int owner)
 {
   const ty_graph *g = p->s.g;
   return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes hold %s", t,
-      g->node[verify_find_node(g, value)].name,
-      owner >= 0 ? g->node[verify_find_node(g, owner)].name : "something else");
+      g->node[find_value_node(g, value)].name,
+      owner >= 0 ? g->node[find_value_node(g, owner)].name : "something else");
 }
 
 static bool verify_does_step_write(const struct program *p, int node, int v)
@@ -44,11 +28,11 @@ static bool verify_does_step_write(const struct program *p, int node, int v)
   return false;
 }
 
-/* Returns the value whose bytes v has: through views, which move nothing. */
+/* Follows views from v to the value whose bytes they are. */
 static int verify_find_stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;
-  const int node = verify_find_node(g, v);
+  const int node = find_value_node(g, v);
   if (verify_does_step_write(p, node, v)) return v;
   if (p->s.summed && p->s.summed[node])
     return verify_find_stored_value(

@@ -5,7 +5,7 @@
 
 #ifdef TY_CHECK_PASSES
 
-/* IN_PROGRAM: a field of struct program; else one of each element of an array there */
+/* where a field is: in struct program, or in each element of one of its arrays */
 enum field_extent {
   IN_PROGRAM,
   PER_NODE,

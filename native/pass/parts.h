@@ -20,7 +20,7 @@ enum {
   SEGMENTS  = 1 << 12,
 };
 
-/* Runs a pass so that a read of a part that it does not declare finds nonsense, and fails with
-** TY_EINTERNAL where it has written one. */
+/* Runs a pass. In checking builds, parts that it does not declare hold nonsense while it runs, and
+** one that it has written without declaring it fails with TY_EINTERNAL. */
 int parts_run(struct program *p, const char *name, int (*run)(struct program *), int reads,
     int writes);

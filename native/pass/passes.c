@@ -1,8 +1,8 @@
-/* passes.c - the list of passes: what makes a graph with its gradients a program, in order.
+/* passes.c - the list of passes, which make a program of a graph with its gradients, in order.
 **
-** Each is a file with one function. It reads what the list says, which earlier passes have written,
-** and writes its own part of the program, or puts in another order what is there. What comes
-** before, with the graph itself, is listed in rewrites.c.
+** Each is a file with one function. It reads the parts of the program that its row names, which
+** earlier passes have written, and writes the parts that its row names. The rewrites of the graph
+** itself, which run before, are listed in rewrites.c.
 */
 #include "pass/parts.h"
 #include "pass/passes.h"

@@ -20,15 +20,17 @@ int pass_segments(struct program *p);
 /* Finds what the steps of each segment do together (together.c). */
 int join_calls(struct program *p);
 
-/* What counts and is read. Arrays are in the program's arena. */
+/* Which nodes run and which values are read. Arrays are in the program's arena. */
 struct uses {
-  uint8_t *alive;                                     /* per node: it counts */
+  /* per node: it must run, for a head, a gradient or a changed state */
+  uint8_t *alive;
   /* per value: an alive node or an end reads it */
   uint8_t *used;
-  /* per value: something beyond its step reads it */
+  /* per value: another step or an end reads it */
   uint8_t *outside;
 };
-/* Finds the uses of a graph (uses.c). Before program.step_of is there, `outside` equals `used`. */
+/* Finds the uses of a graph (uses.c). Before the pass schedule, which makes program.step_of,
+** `outside` equals `used`. */
 int uses_find(struct program *p, struct uses *u);
 
 /* Returns the formula of an output or gradient, or of a small sum; NULL: there is none (fuse.c). */
@@ -40,15 +42,16 @@ bool ends_in_reduction(const struct program *p, const struct step *st);
 /* Returns whether every gradient kernel takes operands of further nodes (K_BATCHES;
 ** batch_weight_gradients.c). */
 bool batches_sums(const struct op *op, int device);
-/* Fills in v.call without pointers from what is known (select.c). */
+/* Fills in v.call of a step, without pointers (select.c). */
 int  step_call(struct program *p, struct step *st);
-/* Runs a step that does some of what follows it (fold_batchnorm.c); *done: it has been run so. */
+/* Runs a step together with the normalisation after it, if this run allows it (fold_batchnorm.c).
+** *done: it has run; else the caller runs it alone. */
 int  fused_norm_run(struct program *p, struct step *st, bool *done);
-/* memory_fit.c. Finds places for n items, of bytes[i] (multiples of ALIGN), which live at steps
-** first[i] to last[i]: offset[i], where one >= 0 on entry is kept. held: the bytes of a program
-** whose pool this one shares, so that a plan that needs no more is searched for briefly; 0: none.
-** *total: where the last one ends. *bound: the most bytes that live at one step. */
+/* Finds offsets for n items of bytes[i] (multiples of ALIGN), which live at steps first[i] to
+** last[i] (memory_fit.c). offset[i] >= 0 on entry is kept. held: the bytes of a program whose pool
+** this one shares, so that the search ends early at a plan that needs no more; 0: none. *total:
+** where the last item ends. *bound: the most bytes that live at one step. */
 int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t held,
     int64_t *offset, int64_t *total, int64_t *bound);
-/* Returns how many changes of orders this thread's searches have tried so far. */
+/* Returns how many changes of orders the searches of this thread have tried so far, for tests. */
 int64_t plan_changes(void);

@@ -3,7 +3,7 @@
 **
 ** The formulas of a group's members follow one another in one program: the output of a member stays
 ** in a register, and is stored only where it is read outside. All members compute in one dtype and
-** round as their outputs do, so that no bit depends on what was joined (fuse.c).
+** round as their outputs do, so that no bit depends on which nodes were joined (fuse.c).
 */
 #include "pass/passes.h"
 
@@ -36,7 +36,8 @@ static int pointwise_load_register(struct builder *b, int v)
   return b->reg[v];
 }
 
-/* Binds the letters of a gradient's formulas to what it reads: g0 -> g, i0 -> a, o0 -> y. */
+/* Binds the letters of a gradient's formulas to the values that it reads: g0 -> g, i0 -> a,
+** o0 -> y. */
 static void pointwise_bind_letters(struct builder *b, const struct node *n, struct pw_env *env)
 {
   const ty_graph *g = b->p->s.g;

@@ -1,6 +1,6 @@
-/* program.c - a program once the passes are done: pointers, one step's run, its end. An operand is
-** an offset in a device's pool or a bound array; pointers are written when an executor is bound,
-** and again whenever a pool has moved.
+/* program.c - a compiled program: the pointers of its operands, the run of one step, freeing. An
+** operand is an offset in a device's pool or a bound array; pointers are written when an executor
+** is bound, and again whenever a pool has moved.
 */
 #include "pass/passes.h"
 
@@ -104,6 +104,21 @@ void program_free(struct program *p)
 }
 
 /* -- what passes ask --------------------------------------------------------------------------- */
+
+int find_value_node(const ty_graph *g, int v)
+{
+  int node = 0;
+  for (int low = 0, high = g->n - 1; low <= high;) {
+    int middle = (low + high) / 2;
+    if (g->node[middle].first <= v) {
+      node = middle;
+      low = middle + 1;
+    }
+    else
+      high = middle - 1;
+  }
+  return node;
+}
 
 int program_slot(const struct program *p, int device)
 {

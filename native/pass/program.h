@@ -7,9 +7,9 @@
 #include "op/dispatch.h"
 #include "pointwise/pointwise.h"
 
-/* The graph of an executor with everything the passes ask about its ends. Arrays are indexed as
-** noted. */
+/* a copy of a value to a bound array at the end of the program */
 struct grad_copy { ty_entry from; int bound, req; };
+/* The graph of an executor, with what the passes need to know of its inputs and outputs. */
 struct source {
   ty_graph *g;
   const ty_desc *desc;                                /* per value */
@@ -19,7 +19,7 @@ struct source {
   const ty_entry *head;
   int nhead;
   const uint8_t *is_head;                             /* per value */
-  /* per node: place of a variable among the bound tensors, -1 */
+  /* per node: the bound tensor of a variable, -1: none */
   const int *bound;
   /* per value: bound tensor that receives it as a gradient, -1 */
   const int *grad_of;
@@ -46,8 +46,12 @@ struct source {
   const struct run *own_run;
 };
 
-/* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `bound` */
-enum { STEP_NODE, STEP_POINTWISE, STEP_COPY, STEP_ADD };
+enum {
+  STEP_NODE,                                          /* runs one node's kernel */
+  STEP_POINTWISE,                                     /* runs a group of element-wise nodes */
+  STEP_COPY,                                          /* copies a value to a bound tensor */
+  STEP_ADD                                            /* adds a value to a bound tensor */
+};
 struct step {
   int kind;                                           /* STEP_* */
   int node;                                           /* the (last) node it runs */
@@ -81,14 +85,15 @@ struct step {
   bool state_shared;                                  /* others use its state */
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
-  struct joined *before;                              /* what runs before it; NULL: nothing */
-  struct joined *after;                               /* what runs after it; NULL: nothing */
-  struct fused_norm *fused_norm;                      /* what it can do of the next steps */
-  struct fused_norm *fused_into;                      /* what can do this step */
+  struct joined *before;                              /* shared work before it; NULL: none */
+  struct joined *after;                               /* shared work after it; NULL: none */
+  struct fused_norm *fused_norm;                      /* next steps that it can do; NULL: none */
+  struct fused_norm *fused_into;                      /* of the step that can do this one; NULL */
 };
-/* What steps of a segment do together (together.c), and their calls. */
+/* Work that n steps share (together.c): the steps and their calls. */
 struct joined { const struct together *does; int n, *step; struct call **call; };
-/* A step that does what follows it, in runs that allow it (fold_batchnorm.c). */
+/* A normalisation, with the sum and activation after it, that a product's step can do itself, in
+** runs that allow it (fold_batchnorm.c). */
 struct fused_norm {
   struct scaling scaling;
   struct epilogue epilogue;
@@ -102,7 +107,11 @@ struct fused_norm {
   uint64_t seen[6];
 };
 
-enum { V_NONE, V_BOUND, V_POOL };
+enum {
+  V_NONE,                                             /* no bytes */
+  V_BOUND,                                            /* those of a bound tensor */
+  V_POOL                                              /* bytes in the pool of its device */
+};
 struct value {
   int kind;
   /* the value whose memory this one has: itself, or an alias's */
@@ -140,7 +149,7 @@ struct segment {
 };
 /* per node: its readers are list[first[i] .. first[i + 1] - 1] */
 struct readers { int *first, *list; };
-/* A node that the kernel of another one does. */
+/* A node whose work the kernel of another node does. */
 struct fused_node {
   enum fused_kind kind;
   int node;
@@ -154,13 +163,13 @@ struct outputs_of { const struct program *program; const ty_entry *head; int nhe
 
 struct program {
   struct source s;
-  struct outputs_of like;                             /* read by plan alone */
+  struct outputs_of like;                             /* read by the pass plan only */
   struct arena arena;
   int *group;                                         /* fuse: per node, -1: alone */
   struct readers readers;
-  /* epilogue: per node, what its kernel does of others, NULL: nothing; per node, the node whose
-  ** kernel does it, -1 */
+  /* epilogue: per node, the other nodes whose work its kernel does; NULL: none */
   struct fusion **fusion;
+  /* epilogue: per node, the node whose kernel does its work, -1: its own */
   int *taken_by;
   /* schedule */
   struct step *step;
@@ -172,11 +181,11 @@ struct program {
   int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];
   struct segment *segment;
   int nsegment, nsegment_forward;
-  /* per step: it as a segment of its own, for walks; NULL before the first */
+  /* per step: a segment of this step alone, for walks; NULL before the first walk */
   struct segment *step_segment;
   /* the executor has listed the storages of its segments */
   bool ready;
-  struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
+  struct run run[MAX_DEVICES];                        /* per device slot: read by its kernels */
   /* Serial number of the addresses that its pointers are made of. While tasks run, it and they
   ** belong to the thread of their queue. */
   uint64_t serial;
@@ -198,17 +207,17 @@ bool source_takes(const struct source *s, int value);
 bool source_ends_at(const struct source *s, int node);
 /* Runs all passes, in order. */
 int  program_compile(struct program *p);
-/* Returns whether a kernel does something of this kind besides its node; f may be NULL. */
+/* Returns whether a kernel does the work of a node of this kind besides its own; f may be NULL. */
 bool fusion_has(const struct fusion *f, enum fused_kind kind);
 /* Returns the node whose output the kernel's output 0 is, -1: its own. */
 int  fusion_result(const struct fusion *f);
 /* Returns the node whose output is one more output of the kernel, -1: none. */
 int  fusion_kept(const struct fusion *f);
-/* Returns whether output 0 of a node is used by the kernel that makes it alone. */
-bool value_lies_inside(const struct program *p, int node);
+/* Returns whether output 0 of a node stays inside a kernel, which computes another node from it. */
+bool value_is_internal(const struct program *p, int node);
 /* Returns whether a node writes to an input. */
 bool changes_state(const struct node *n);
-/* Returns whether the outputs of a node are there already, so that it does not run. */
+/* Returns whether bound arrays have the outputs of a node already, so that it does not run. */
 static inline bool is_known(const struct source *s, int node)
 {
   return s->known[s->g->node[node].first] >= 0;
@@ -219,6 +228,8 @@ int  plan_verify(const struct program *p);
 int  program_cut(struct program *p, const int *bucket, int nbucket);
 /* Returns the segment of a step, -1: t is none. */
 int  find_segment(const struct program *p, int t);
+/* Returns the node that has value v: the last one whose first value is at most v. */
+int  find_value_node(const ty_graph *g, int v);
 /* Executes one step. */
 int  program_run_step(struct program *p, struct step *s);
 /* Adds operator and node of a step to this thread's failure. Returns code. */
@@ -233,8 +244,8 @@ static inline const struct fusion *step_fusion(const struct program *p, const st
 {
   return s->kind == STEP_NODE ? p->fusion[s->node] : NULL;
 }
-/* Returns in *out whether its guard says no. Call on the thread of its device's queue, or when its
-** tasks are complete. Fails with what the tasks of a GPU have reported until then. */
+/* Returns in *out whether a step's guard says that it does not run. Call it on the thread of its
+** device's queue, or when its tasks are complete. Fails with what tasks of a GPU have reported. */
 int step_skipped(const struct step *s, bool *out);
 void program_free(struct program *p);
 /* Returns whether output `out` of a kernel may have the bytes of input `in`. */
@@ -246,12 +257,14 @@ static inline bool step_in_place(const struct program *p, const struct step *s, 
     return in >= n->nin || (in == 0 && !fusion_has(step_fusion(p, s), BESIDE_PICK));
   return in_place_allowed(n->kind->in_place, out, in);
 }
+/* Returns whether a requested gradient is that of a loss's label, which gets none (views.c). */
 bool is_label_end(const struct source *s, ty_entry e);
+/* Returns the index of a device among those of the program; -1: it is none of them. */
 int  program_slot(const struct program *p, int device);
 /* Returns the input whose bytes output `out` of a node is (a view, or an identity formula), -1:
 ** none. */
 int  view_of(const struct source *s, int node, int out);
-/* Follows views to a value that is none. */
+/* Follows views to the value whose bytes they are. */
 ty_entry view_root(const struct source *s, ty_entry e);
 
 /* per device slot: base of the pool, versions of bound arrays; and where these are */

@@ -1,4 +1,4 @@
-/* rewrite.c - a graph with what is known of it, and the mapper that replaces it by another one. */
+/* rewrite.c - typed graphs, and the mapper that replaces one by another. */
 #include "pass/extract.h"
 #include "pass/rewrite.h"
 
@@ -117,8 +117,7 @@ int mapper_copy(struct mapper *m, int i, const ty_entry *in)
   return m->x->device ? mapper_set_device(m, made.node, m->x->device[i]) : TY_OK;
 }
 
-/* Sets the descriptors of the new graph: of the values that its own are mapped to, and of what
-** follows from them. */
+/* Sets the descriptors of the new graph: copies those of the old values, and infers the others. */
 static int rewrite_map_descs(const struct mapper *m, ty_desc *desc)
 {
   const struct typed_graph *x = m->x;
@@ -134,7 +133,7 @@ static int rewrite_map_descs(const struct mapper *m, ty_desc *desc)
   return infer_undecided(m->to, desc, INFER_SHAPES);
 }
 
-/* Places new nodes that were not placed where their first input is. */
+/* Places each new node without a device on that of its first input. */
 static int rewrite_map_devices(struct mapper *m)
 {
   if (!m->device && !m->x->device) return TY_OK;

@@ -1,13 +1,14 @@
-/* rewrite.h - what is done to the graph of an executor before it becomes a program.
+/* rewrite.h - changes of an executor's graph before it becomes a program.
 **
-** A rewrite is a function that gets the graph with what is known of it, and changes both. One that
-** appends nodes does so in place; one that drops, moves or inserts nodes makes a new graph with a
-** mapper, which carries over all that is known. The list of rewrites is in rewrites.c.
+** A rewrite is a function that changes a typed graph: the nodes, with their descriptors and
+** devices. One that appends nodes does so in place; one that drops, moves or inserts nodes makes a
+** new graph with a mapper, which carries descriptors, devices and heads over. rewrites.c lists the
+** rewrites.
 */
 #pragma once
 #include "graph/graph.h"
 
-/* A graph, and what is known of it. Arrays are freed by typed_graph_done. */
+/* A graph with descriptors, devices and ends. typed_graph_done frees the arrays. */
 struct typed_graph {
   ty_graph *g;
   ty_desc *desc;                                      /* per value; room for desc_cap values */
@@ -23,13 +24,13 @@ struct typed_graph {
   ty_entry *grad;
   /* Per head: the variable of its gradient; node -1: it is not read. */
   ty_entry *head_grad;
-  /* Further entries that follow what nodes become. */
+  /* Further entries, which rewrites map to the new nodes. */
   ty_entry *extra;
   int nextra;
-  bool replaced;                                      /* a node replaces several of the user's */
+  bool replaced;                                      /* a new node replaces nodes of the user's */
 };
 
-/* What the executor wants. Arrays are the caller's. */
+/* The arguments of all rewrites. Arrays are the caller's. */
 struct rewrite_request {
   /* Per variable: a descriptor, with ndim 0 or TY_NODTYPE where it is to be inferred. */
   const ty_desc *variable;
@@ -41,7 +42,7 @@ struct rewrite_request {
   void (*mark_mirrors)(const struct typed_graph *x, void *context, uint8_t *mark);
   void *context;
   int sum_cap;                                        /* struct gradient_request's cap */
-  /* No nodes are replaced by others that give the same: monitors see each one of the user's. */
+  /* Nodes are not replaced by equivalent ones, so that monitors see each node of the user. */
   bool as_written;
   int default_device;
   int precision;                                      /* PRECISION_*, of products of float32 */
@@ -67,7 +68,8 @@ int rewrite_weight_casts(struct typed_graph *x, const struct rewrite_request *r)
 int rewrite_gradient(struct typed_graph *x, const struct rewrite_request *r);
 int rewrite_placement(struct typed_graph *x, const struct rewrite_request *r);
 
-/* Infers the shapes and types that are not known; one that stays unknown is an error. */
+/* Infers the shapes and types that are not known. A type that stays unknown becomes float32; a
+** shape that stays unknown is an error. */
 int typed_graph_infer(struct typed_graph *x);
 
 /* -- the mapper -------------------------------------------------------------------------------- */
@@ -94,14 +96,15 @@ struct mapper {
   int forward;                                        /* new nodes of the forward part, -1: open */
 };
 int  mapper_begin(struct mapper *m, struct typed_graph *x);
-/* Notes that old node i is being replaced; call it before making the nodes that do. */
+/* Notes that old node i is visited; called for each node, in order, before its new nodes are
+** made. */
 void mapper_visit(struct mapper *m, int i);
 /* Returns what input k of old node i became. */
 ty_entry mapper_input(const struct mapper *m, int i, int k);
-/* Copies old node i with given inputs, NULL: what its inputs became. */
+/* Copies old node i with the inputs `in`; NULL: with what its inputs became. */
 int  mapper_copy(struct mapper *m, int i, const ty_entry *in);
-/* Says where a node is that was made by graph_node in m->to. */
+/* Sets the device of a node that graph_node has made in m->to. */
 int  mapper_set_device(struct mapper *m, int node, int device);
-/* Replaces the old graph, and infers what is not known of new nodes. With a code other than TY_OK,
-** or where it fails, the old graph stays. Returns the code. */
+/* Replaces the old graph, and infers the descriptors of new nodes. With a code other than TY_OK, or
+** where it fails, the old graph stays. Frees the mapper and returns the code. */
 int  mapper_end(struct mapper *m, int code);

@@ -1,5 +1,5 @@
-/* rewrites.c - the list of rewrites: what is done to the graph of an executor, in order, before the
-** passes (passes.c) make a program of it.
+/* rewrites.c - the list of rewrites, in the order in which they run. Afterwards the passes
+** (passes.c) make a program of the graph.
 */
 #include "pass/rewrite.h"
 #include "base/env.h"
@@ -27,7 +27,7 @@ static const struct {
   { "placement",    rewrite_placement,    NODES | DESCS | GRADIENTS, ALL },
 };
 
-/* -- checks of what a rewrite leaves ----------------------------------------------------------- */
+/* -- checks after a rewrite -------------------------------------------------------------------- */
 
 static bool rewrites_has_entry(const struct typed_graph *x, ty_entry e)
 {
@@ -42,7 +42,7 @@ static bool rewrites_is_sound_node(const struct typed_graph *x, int i)
   return sound;
 }
 
-/* Fails where the graph breaks the invariants of graph.h, or what is known does not cover it. */
+/* Fails where the graph breaks the invariants of graph.h, or lacks a descriptor. */
 static int rewrites_verify_graph(const struct typed_graph *x, const char *name)
 {
   for (int i = 0; i < x->g->n; i++)

@@ -3,7 +3,7 @@
 ** Only what is alive gets a step (uses.c). Order is index order (the order of building, then of the
 ** gradient pass), a group runs at its last member; so the steps of the forward part come first.
 ** Nodes that only rename bytes (views) get no step. Copies and additions into bound gradient arrays
-** come last, in the order of the nodes that make them: bound arrays may overlap.
+** come last, in the order of the nodes that compute the gradients, since bound arrays may overlap.
 */
 #include "pass/passes.h"
 

@@ -1,8 +1,9 @@
-/* segments.c - runs of steps on one device: what is handed to its queue at once. A segment ends
-** where the device changes, where backward begins, before and after a step of the front end, and
-** where a bucket of gradients is complete, which can then be sent while the next ones are made. On
-** a CPU forward is cut where it first reads weights of a bucket, which may still be on their way. A
-** segment waits for the segments of other devices that it reads from.
+/* segments.c - segments: sequences of steps on one device that its queue gets as one task. A
+** segment ends where the device changes, where backward begins, before and after a step of the
+** front end, and where a bucket of gradients is complete, which can then be sent while the next
+** ones are computed. On a CPU a forward segment also ends before the first read of a bucket's
+** weights, which may not have arrived yet. A segment waits for the segments of other devices that
+** it reads from.
 */
 #include "pass/passes.h"
 

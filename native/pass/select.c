@@ -1,12 +1,12 @@
-/* select.c - the kernel of every step that is not a pointwise program: the first candidate that
-** accepts; of one that is, the reduction that it ends in. Before memory is planned, because a
-** kernel's scratch is planned memory. Half types are converted around a kernel that lacks them
-** (op/dispatch.c).
+/* select.c - the kernel of each step that runs a node: the first candidate that accepts the call;
+** for a pointwise program that ends in a reduction, the plan of the reduction. It comes before
+** memory is planned, because a kernel's scratch is planned memory. Half types are converted around
+** a kernel that lacks them (op/dispatch.c).
 */
 #include "pass/passes.h"
 
-/* Fills in what a kernel does of other nodes; the operands are after those of the node, in
-** order. */
+/* Lists the work of other nodes that a step's kernel does. Their operands follow those of its own
+** node, in order. */
 static int select_fill_epilogue(struct program *p, struct step *st)
 {
   const struct fusion *f = step_fusion(p, st);
@@ -43,7 +43,7 @@ static bool select_has_gradient_step(const ty_graph *g, int node)
   return false;
 }
 
-/* Returns what failures of a node's step say; NULL: out of memory. */
+/* Returns what failures of a node's step name; NULL: out of memory. */
 static const struct origin *select_make_origin(struct program *p, const struct node *n)
 {
   struct origin *o = arena_new(&p->arena, sizeof *o);

@@ -1,5 +1,6 @@
-/* states.c - memory that kernels keep between runs. Steps that pack one bound array alike share
-** what the first of them packs, forward and backward apart but for kernels with `before`.
+/* states.c - memory that kernels keep between runs. Steps that pack one bound array in the same way
+** share what the first of them packs. Forward and backward steps share only where their kernels
+** have `before`.
 */
 #include "pass/passes.h"
 
@@ -13,16 +14,16 @@ static bool states_pack_alike(const struct program *p, const struct step *a, con
 
 static int states_find_shared(struct program *p)
 {
-  int *first = NEWS(int,
-      2 * p->s.g->nvalue); /* per root, forward and backward: the first step that packs it, + 1 */
+  /* per root, twice (forward, backward): 1 + the first step that packs it, 0: none */
+  int *first = NEWS(int, 2 * p->s.g->nvalue);
   NEED(first, TY_EMEMORY, "out of memory: states");
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
     if (st->kind != STEP_NODE || !st->v.kernel || !st->v.kernel->packs) continue;
     int root = p->value[st->in[st->v.kernel->packs - 1]].root,
         *at = &first[2 * root + (st->v.backward && !st->v.kernel->before)];
-    if (p->value[root].kind != V_BOUND || p->value[root].first >= 0)
-      continue; /* the program writes it */
+    if (p->value[root].kind != V_BOUND) continue;
+    if (p->value[root].first >= 0) continue; /* the program writes it */
     if (!*at)
       *at = t + 1;
     else if (states_pack_alike(p, &p->step[*at - 1], st))

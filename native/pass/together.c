@@ -1,10 +1,11 @@
-/* together.c - what the steps of a segment do together: the first of them before it runs, the last
-** one after it (struct together in kernel/kernel.h). Weights of convolutions get their channels
-** last so, and gradients get theirs back, in one launch for all.
+/* together.c - work that several steps of a segment share (struct together in kernel/kernel.h): one
+** call before the first of them prepares an input of each, or one call after the last of them
+** finishes an output of each. So the weights of all convolutions are stored with channels last in
+** one launch, and their gradients are stored back in one.
 **
-** A step takes part where it always runs; before, where the operand is a bound array that the
-** program does not write; after, where nothing else in the program reads or writes the bound array
-** that gets the result.
+** A step takes part only if it runs in every run of its segment. An input is prepared together if
+** it is a bound array that the program does not write, an output is finished together if it goes to
+** a bound array that no other step reads or writes.
 */
 #include "pass/passes.h"
 
@@ -15,6 +16,7 @@ static bool together_always_runs(const struct step *st)
       !st->fused_into && !st->v.cpu_fallback && !st->v.half;
 }
 
+/* Returns whether the input that a step's kernel prepares can be prepared before the segment. */
 static bool together_prepares_input(const struct program *p, const struct step *st)
 {
   const struct together *t = st->v.kernel->before;
@@ -43,6 +45,8 @@ static bool together_is_touched(const struct program *p, int v, int t)
   return false;
 }
 
+/* Returns whether the output that the kernel of step t finishes can be finished after the
+** segment. */
 static bool together_finishes_output(const struct program *p, const struct step *st, int t)
 {
   const struct together *x = st->v.kernel->after;
@@ -53,6 +57,7 @@ static bool together_finishes_output(const struct program *p, const struct step 
   return !together_is_touched(p, v, t);
 }
 
+/* Makes an empty list with room for `most` steps; NULL: out of memory. */
 static struct joined *together_begin_list(struct program *p, const struct together *does, int most)
 {
   struct joined *j = arena_new(&p->arena, sizeof *j);
@@ -70,8 +75,8 @@ static int together_add_step(struct program *p, struct joined *j, int t)
   return TY_OK;
 }
 
-/* Lists for a segment what its kernels do together before it, and after it: the first kernel that
-** does something so decides what. */
+/* Lists the steps of a segment that share work before it, and after it. A segment has one shared
+** work of each kind: that of the first kernel that has any. */
 static int together_join_segment(struct program *p, const struct segment *g)
 {
   struct joined *before = NULL, *after = NULL;

@@ -1,13 +1,13 @@
-/* uses.c - which nodes and values of a graph count: what heads, requested gradients and changed
-** states reach. Asked once before the steps are listed (schedule.c) and once after (values.c), when
-** it is known which nodes run together.
+/* uses.c - which nodes of a graph must run and which values are read, for heads, requested
+** gradients and changed states. Computed before the steps are listed (schedule.c), and again when
+** it is known which nodes run together (values.c).
 */
 #include "pass/passes.h"
 
 static void uses_mark_value(struct uses *u, int v) { u->used[v] = u->outside[v] = 1; }
 
-/* Marks the outputs that the reference has: a monitored program reports them, so they need memory
-** even if nothing reads them. */
+/* Marks the outputs of a node that the reference has: a monitored program reports them, so they
+** need memory even if nothing reads them. */
 static void uses_mark_reported(struct uses *u, const struct node *n)
 {
   for (int k = 0; n->op && k < n->kind->nreal; k++)

@@ -1,8 +1,8 @@
-/* values.c - what holds the bytes of each value, and what each step reads and writes.
+/* values.c - where the bytes of each value are, and which values each step reads and writes.
 **
-** A value is a bound array, nothing (inside a pointwise program, or unread), or has bytes in its
-** device's pool. Values that share bytes, as views do and gradients that pass through, have one
-** root.
+** The bytes of a value are those of a bound array or in the pool of its device; a value inside a
+** pointwise program, or one that nothing reads, has none. Values that share bytes, such as views
+** and gradients that an identity passes on, have one root.
 */
 #include "pass/passes.h"
 
@@ -60,7 +60,7 @@ static void values_find_roots(struct program *p, const struct uses *u)
         continue;
       }
       if (!u->used[v] || (!u->outside[v] && p->group[i] >= 0)) continue;
-      if (k == 0 && value_lies_inside(p, i)) continue;
+      if (k == 0 && value_is_internal(p, i)) continue;
       if ((in = view_of(s, i, k)) >= 0 &&
           (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;

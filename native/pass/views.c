@@ -1,4 +1,4 @@
-/* views.c - values that are another value's bytes; nodes that run although no output is read. */
+/* views.c - which outputs are views of inputs; which nodes change a state; gradients of labels. */
 #include "pass/passes.h"
 
 /* Returns the index of head gradient 0 among what the gradient operator of node n reads; -1: it is
@@ -72,8 +72,8 @@ int view_of(const struct source *s, int node, int out)
 
 bool changes_state(const struct node *n)
 {
-  if (n->mirror) return false; /* recomputation never repeats a change */
-  /* where backward makes the change, forward does not */
+  if (n->mirror) return false; /* a recomputed node does not change the state again */
+  /* some operators change their state in backward instead of forward */
   const bool later = n->kind->reads && n->kind->reads->changes;
   if (n->backward) return later;
   for (int k = 0; n->op && k < n->nin; k++)
@@ -81,8 +81,6 @@ bool changes_state(const struct node *n)
   return false;
 }
 
-/* Returns whether a gradient is that of a label: losses have none, and an array that is bound for
-** one is left alone. */
 bool is_label_end(const struct source *s, ty_entry e)
 {
   const struct node *n = &s->g->node[e.node];

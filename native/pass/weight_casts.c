@@ -1,9 +1,8 @@
-/* weight_casts.c - where nothing is trained, a product of bfloat16 (OP_ROUNDS_WEIGHT) reads a
-** float32 weight and bias itself, of which the user's graph reads casts: its kernel rounds a weight
-** as it packs it, once for as long as the array stays the same, where the cast would round it at
-** each run.
+/* weight_casts.c - products of bfloat16 (OP_ROUNDS_WEIGHT) read a float32 weight and bias directly
+** instead of the casts that the user's graph has. The kernel rounds the weight when it packs it,
+** once as long as the array stays the same, where the cast would round it in each run.
 **
-** The casts stay for other readers, and are left out where there is none. On CPUs alone; not where
+** A cast stays if something else reads it. Applied on CPUs, in graphs without gradients; not where
 ** the executor was asked for the graph as written (monitors), nor where TYCHO_DISABLE names gemm or
 ** weight_casts.
 */
@@ -22,8 +21,7 @@ static bool casts_is_changed(const ty_graph *g, ty_entry from)
   return false;
 }
 
-/* Returns the float32 variable that entry e is cast from, to bfloat16; node -1: it is no such
-** cast. */
+/* Returns the float32 variable of which entry e is a cast to bfloat16; node -1: e is none. */
 static ty_entry casts_find_cast_variable(const struct typed_graph *x, ty_entry e)
 {
   const ty_graph *g = x->g;

@@ -133,8 +133,9 @@ describe("an index", function()
       fails("index", ("rows: output %d of 1"):format(i), "ty_exec_rows", e, i, rows)
     end
     fails("index", "rows: output 0 of 1", "ty_exec_rows", e, 0, nil)
-    fails("index", "value -1", "ty_exec_value", e, -1, ffi.new("ty_value"))
-    fails("index", "value: there are fewer", "ty_exec_value", e, 100, ffi.new("ty_value"))
+    fails("index", "value -1; expected 0 or more", "ty_exec_value", e, -1, ffi.new("ty_value"))
+    fails("index", "value: there is no value 100; the program has 1, counted from 0",
+      "ty_exec_value", e, 100, ffi.new("ty_value"))
     for _, what in ipairs{ -1, 3 } do
       fails("value", ("names: %d; expected TY_ARG, TY_AUX or TY_OUT"):format(what),
         "ty_exec_names", e, what, names, number)

@@ -42,9 +42,9 @@ describe("processes over MPI", function()
     local function refusal(setting)
       return (shell.run(open:format(setting, shell.program)))
     end
-    assert.truthy(refusal("TYCHO_MPI=/nowhere.so"):find("8\tthere is no way to other processes: \z
-      /nowhere.so: cannot open shared object file: No such file or directory. It is built where MPI", 1,
-      true))
+    assert.truthy(refusal("TYCHO_MPI=/nowhere.so"):find("8\tMPI cannot be used: \z
+      /nowhere.so: cannot open shared object file: No such file or directory. Its library is \z
+      built where MPI", 1, true))
     assert.equal("8\tlibtycho_mpi.so is not of this version: build both together\n",
       refusal("TYCHO_MPI=libm.so.6"))
   end)

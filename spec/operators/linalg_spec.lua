@@ -293,7 +293,7 @@ describe("shapes", function()
       {"det", {{4}}, "two dimensions or more, got 1"},
       {"gelqf", {{3, 2}}, "at most as many rows as columns, got 3 and 2"},
       {"trmm", {{2, 2}, {3, 3}}, "3 rows meet a matrix A of side 2"},
-      {"maketrian", {{4}}, "4 numbers are no triangle: expected 1, 3, 6, 10"},
+      {"maketrian", {{4}}, "4 numbers do not fill a triangle: expected 1, 3, 6, 10"},
       {"extractdiag", {{2, 2}}, "no diagonal at offset 2", {offset = 2}},
     }
     for _, case in ipairs(BAD) do

@@ -32,9 +32,9 @@ refused("_linalg_extractdiag", "shape", {{2, 2}}, {offset = 2},
 refused("_linalg_makediag", "shape", {{50000000}}, {},
   "A: a matrix of side 50000000; at most 33554431")
 refused("_linalg_maketrian", "shape", {{2^40}}, {},
-  "A: 1099511627776 numbers are no triangle: expected 1, 3, 6, 10 ...")
+  "A: 1099511627776 numbers do not fill a triangle: expected 1, 3, 6, 10 ...")
 refused("_linalg_maketrian", "shape", {{4}}, {},
-  "A: 4 numbers are no triangle: expected 1, 3, 6, 10 ...")
+  "A: 4 numbers do not fill a triangle: expected 1, 3, 6, 10 ...")
 refused("_linalg_syevd", "shape", {{32001, 32001}}, {},
   "A: matrices of 32001 rows; LAPACK finds the eigenvalues of at most 32000")
 refused("_linalg_gelqf", "shape", {{4, 3}}, {},

@@ -107,8 +107,8 @@ static void depthwise_copy_apart(int64_t n, const char *x, int64_t stride, size_
     for (int64_t i = 0; i < n; i++) ((float *)to)[i] = ((const float *)x)[i * stride];
 }
 
-/* Copies row y of a plane, zeros where it is outside, between the zeros around it, which are there
-** already. */
+/* Copies row y of a plane, zeros where it is outside, between the zeros of the border, which the
+** caller has written. */
 static void depthwise_pad_row(
     const struct depth *d, const struct padded *p, const char *plane, int64_t y, char *to)
 {

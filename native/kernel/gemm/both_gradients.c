@@ -1,11 +1,11 @@
-/* both_gradients.c - both gradients of a product, from one gradient that is made part by part.
+/* both_gradients.c - both gradients of a product Y = X W^T, from the gradient of Y in parts.
 **
-** G (m x n) is the left side of dX = G W and, transposed, of dW = G^T X. It never exists as a
-** whole: a block of it is made in panels, in a core's own cache, and both products read it there:
-** the first across the panels' columns, the second along them. A core takes slabs of columns, each
-** with all rows: a slab gives its rows of dW and its sums for db at once, and adds its part of dX
-** to the group's. Groups of slabs have a dX each, which are added in order at the end: sums depend
-** on the shape alone, and a block is read by the core that wrote it.
+** That gradient, G (m x n), is the left side of dX = G W and, transposed, of dW = G^T X. It never
+** exists as a whole: a block of it is computed as panels, which stay in a core's own cache, where
+** both products read them, the first across the panels' columns, the second along them. A core
+** takes slabs of columns with all rows: a slab gives its rows of dW and its sums for db, and adds
+** its part of dX to that of its group. Each group of slabs has a dX; they are added in order at the
+** end. So sums depend on the shape alone, and the core that wrote a block reads it.
 */
 #include "kernel/gemm/inner.h"
 

@@ -59,7 +59,7 @@ struct gemm_job {
   int failed;
 };
 
-/* Returns the bytes of panels that a core goes through again and again. */
+/* Returns how many bytes of panels a core reads again for each strip. */
 static int64_t gemm_get_panel_cache(void)
 {
   return MIN(MAX(cpu_second_cache() / 2, GEMM_CACHE), GEMM_CACHE_MOST);
@@ -99,8 +99,9 @@ static int64_t gemm_count_wanted(const struct gemm_job *j)
 }
 
 /* Halves chunks until there are enough of them. Each column of chunks packs its panels and copies
-** its strips (on tiles a copy takes as long as some panels), so such chunks lose rows first. A side
-** read in place wants long pieces of its rows. */
+** its strips (with tiles a copy takes as long as the products of some panels), so chunks that pack
+** or copy lose rows before columns. A side that is read in place is read faster in long pieces of
+** its rows. */
 static int64_t gemm_choose_chunks(struct gemm_job *j)
 {
   const struct gemm_type *t = j->t;
@@ -145,7 +146,7 @@ static struct gemm_block gemm_cut_chunk(const struct gemm_job *j, int64_t i)
 }
 
 /* Computes a chunk whose panels this thread packs, unless it packed them for its last chunk.
-** Threads do not share panels: to write what other cores have read again is slow. */
+** Threads do not share panels, since writing to memory that other cores have cached is slow. */
 static void gemm_pack_and_multiply(struct gemm_job *j, struct gemm_block g, int64_t column)
 {
   bool is_same;
@@ -217,8 +218,8 @@ static int gemm_run_packing(const struct gemm_job *j)
   return TY_OK;
 }
 
-/* Returns whether a strip is worth a copy: several panels use it and its rows would fight for the
-** same sets of the first cache, or A is read across its rows. */
+/* Returns whether copying a strip saves time: several panels use it, and its rows share sets of the
+** first cache, or A is read across its rows. */
 static bool gemm_is_awkward(const struct gemm_block *g, const struct gemm_type *t)
 {
   int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * t->element;
@@ -226,8 +227,8 @@ static bool gemm_is_awkward(const struct gemm_block *g, const struct gemm_type *
       (bytes % GEMM_CACHE_STRIDE == 0 || (g->ars == 1 && bytes > GEMM_ACROSS_BYTES));
 }
 
-/* Returns whether the runs of a product's sums come one after the other for all rows, as they do
-** where B is packed on the way: panels that serve many rows, more of them than a cache holds. */
+/* Returns whether each run of a product's sums is computed for all rows before the next run: where
+** many rows read more panels than a cache holds. */
 static bool gemm_wants_runs(const struct gemm_job *j)
 {
   return j->t->per > 1 && j->g.k > j->t->kc && j->g.m > GEMM_LOW &&

@@ -9,7 +9,7 @@
 **             still in registers.
 ** gemm_fused  the same for a B that is not packed; k > 0.
 ** gemm_batch  dense matrices, sa, sb, sc elements apart.
-** gemm_kept   the packed copy of a weight that an instruction keeps between runs (in its state).
+** gemm_kept   the packed copy of a weight that a step keeps between runs (in its state).
 ** Sums over k are in a fixed order for a given shape: equal settings give equal bits.
 */
 #pragma once
@@ -17,7 +17,7 @@
 
 /* rows of A up to which long sums with a transposed B read B as it is */
 enum { GEMM_FEW = 16 };
-/* What products take as their type beside TY_F32 and TY_F64. */
+/* Types of products besides TY_F32 and TY_F64. */
 enum {
   GEMM_NARROW = 64,                                   /* the first of them */
   /* float32 arrays, of which A and B are rounded to bfloat16 and sums are float32 */
@@ -29,8 +29,8 @@ enum {
   /* the same with A int8 */
   GEMM_S8,
 };
-/* The type as which levels of -127 .. 127 are multiplied in the fewest instructions, and what is
-** added to each of them for that (isa/narrow.c). */
+/* The type whose products of levels of -127 .. 127 take the fewest instructions, and the number
+** that is added to each level for it (isa/narrow.c). */
 #ifdef __aarch64__
 enum { GEMM_LEVELS = GEMM_S8, GEMM_LEVELS_SHIFT = 0 };
 #else
@@ -44,8 +44,8 @@ size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
 /* Packs op(B) into `packed`, of gemm_pack_bytes. */
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
 
-/* What follows a product: C = act(op(A) op(B) + C + bias), C only with `add`. Of 8-bit integers
-** with a unit (levels.h): C is float32, act((op(A) op(B) - zero_term) unit scale + bias). */
+/* The end of a product: C = act(op(A) op(B) + C + bias), C only with `add`. Of 8-bit integers with
+** a unit (levels.h): C is float32, act((op(A) op(B) - zero_term) unit scale + bias). */
 struct gemm_epilogue {
   const void *bias;                                   /* per column; NULL: none */
   int act;                                            /* ACT_* */
@@ -74,7 +74,7 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
 /* Returns the type of a call's products: GEMM_ROUNDED where it is allowed and faster. */
 int    gemm_type_for(const struct call *c, int dtype);
 
-/* Both gradients of Y = X W^T from the gradient of Y, G, which is made part by part. */
+/* Both gradients of Y = X W^T from G, the gradient of Y, which is computed in parts. */
 struct gemm_both {
   int dtype;                                          /* TY_F32, TY_F64 */
   int64_t m, n, k;
@@ -87,38 +87,39 @@ struct gemm_both {
   void *dx;                                           /* m x k: G W */
   void *dw;                                           /* n x k: G^T X */
   void *db;                                           /* n: sums of G's columns */
-  bool add_x;                                         /* adds to dx, and does not replace it */
-  bool add_w;                                         /* likewise dw */
-  bool add_b;                                         /* likewise db */
+  bool add_x;                                         /* adds to dx instead of replacing it */
+  bool add_w;                                         /* the same of dw */
+  bool add_b;                                         /* the same of db */
   void *tmp;                                          /* of gemm_both_bytes */
 };
-/* Computes them; ends early, with incomplete results, where Ctrl-C asks to stop (base/stop.h). */
+/* Computes both gradients; where Ctrl-C asks to stop (base/stop.h) it returns early, with
+** incomplete results. */
 void   gemm_both(const struct gemm_both *g);
 /* Returns the scratch bytes that gemm_both needs; at bind, those of the largest team. */
 size_t gemm_both_bytes(int dtype, int64_t m, int64_t n, int64_t k);
 
-/* The packed weight of an instruction, in its state. It is packed at the first run, and again when
-** the array has changed (or may have: it has no version). */
+/* The packed weight of a step, in its state. It is packed at the first run, and again when the
+** array has changed, or may have changed since it has no version. */
 struct gemm_kept {
   uint64_t version;                                   /* of the array when it was packed */
   const void *of;                                     /* its address then */
   void *packed;
   size_t bytes;
 };
-/* Returns whether an instruction keeps the weight packed: it has a version, and is not large. */
+/* Returns whether a step keeps the weight packed: it has a version, and is not large. */
 bool   gemm_keeps(const struct call *c, const struct operand *weight);
 /* Returns the packed weight, which belongs to s. NULL: out of memory. */
 const void *gemm_keep(struct gemm_kept *s, int type, const struct operand *weight, bool tb,
     int64_t n, int64_t k, int64_t ldb);
-/* Returns the block for a weight that the caller packs in its own way. *fresh: it still holds what
-** was packed of this weight. NULL: out of memory. */
+/* Returns the memory for a weight that the caller packs in its own way. *fresh: it still holds this
+** weight, packed. NULL: out of memory. */
 void  *gemm_kept_buffer(
     struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
 /* Returns the bytes of a struct gemm_kept: `state` of a kernel that keeps one weight. */
 size_t gemm_kept_bytes(const struct call *c);
 /* Frees what the struct holds: `done` of such a kernel. */
 void   gemm_kept_done(void *state);
-/* Refuses with TYCHO_DISABLE=gemm: the reference kernels of the list are taken. */
+/* Serves as `refuse` of kernels: with TYCHO_DISABLE=gemm the reference kernels are taken. */
 const char *gemm_refuse(const struct call *c);
 
 /* Computes out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone. */

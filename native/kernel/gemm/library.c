@@ -1,8 +1,8 @@
-/* library.c - OpenBLAS for products of the instruction set baseline, that is on processors without
-** AVX2 and NEON, one thread a call inside our regions.
+/* library.c - products by OpenBLAS where the instruction set is baseline, that is on processors
+** without AVX2 and NEON, for which it has faster kernels. TYCHO_DISABLE=blas turns it off.
 **
-** It knows kernels there that we do not have. TYCHO_DISABLE=blas: never. Slices are cut by
-** shape, so that the bits do not depend on the number of threads.
+** Each call of OpenBLAS computes a slice in one thread. Slices are cut by shape, so that the bits
+** do not depend on the number of threads.
 */
 #include <cblas.h>
 #include <pthread.h>
@@ -65,19 +65,35 @@ static void library_multiply_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Halves the longer side until there are enough slices: two of a middle-sized product, at most
-** 16, each of some weight, since a slice packs its sides anew; of a huge one more. */
+/* multiply-adds of a product that is cut into two slices */
+#define SMALL_WORK 16e6
+/* multiply-adds of a slice: larger products have 4 to 16 of them, since a slice packs its sides */
+#define SLICE_WORK 150e6
+/* multiply-adds of a slice, at most: a second's work, since Ctrl-C waits for a slice */
+#define MOST_SLICE_WORK 4e9
+
+enum {
+  SMALL_SLICES = 2,
+  FEWEST_SLICES = 4,
+  USUAL_SLICES = 16,                                  /* at most, up to MOST_SLICE_WORK each */
+  SHORTEST_SIDE = 96,                                 /* a shorter side is not cut */
+  SIDE_UNIT = 16                                      /* rows and columns of a slice: multiples */
+};
+
+/* Halves the longer side of the slices until there are enough of them. */
 static void library_choose_slices(struct slices *s)
 {
   const double work = (double)s->m * (double)s->n * (double)s->k;
-  /* Ctrl-C waits for a slice: not more work than a second's */
-  const int64_t slices = work < 16e6 ? 2 : (int64_t)MAX(4, MAX(MIN(16, work / 150e6), work / 4e9));
+  const int64_t slices = work < SMALL_WORK
+      ? SMALL_SLICES
+      : (int64_t)MAX(FEWEST_SLICES,
+            MAX(MIN(USUAL_SLICES, work / SLICE_WORK), work / MOST_SLICE_WORK));
   s->rows = s->m;
   s->cols = s->n;
   while ((s->m + s->rows - 1) / s->rows * ((s->n + s->cols - 1) / s->cols) < slices) {
     int64_t *longer = s->rows > s->cols ? &s->rows : &s->cols;
-    if (*longer < 96) break;
-    *longer = (*longer / 2 + 15) / 16 * 16;
+    if (*longer < SHORTEST_SIDE) break;
+    *longer = (*longer / 2 + SIDE_UNIT - 1) / SIDE_UNIT * SIDE_UNIT;
   }
   s->across = (s->n + s->cols - 1) / s->cols;
 }

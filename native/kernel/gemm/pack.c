@@ -34,8 +34,8 @@ static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t 
   (p->tb ? p->t->panel_t : p->t->panel)(rows, cols, b, p->ldb, out);
 }
 
-/* Packs sixteen lines of memory at a time: they are followed as far as they go, across all panels
-** of this chunk. */
+/* Packs panels. Where B is stored by rows, sixteen of its rows at a time are packed across all
+** panels of the chunk, so that each row is read in one long piece. */
 static void pack_range(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;

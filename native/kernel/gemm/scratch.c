@@ -6,7 +6,7 @@ struct own_buffer { void *p; size_t bytes; };
 struct own_buffers {
   struct own_buffer panels;
   struct own_buffer strips;
-  uint64_t what;                                      /* what the panels were asked for last */
+  uint64_t what;                                      /* argument of the last gemm_scratch */
 };
 
 static __thread struct own_buffers own;
@@ -24,8 +24,8 @@ static void scratch_free_own(void *buffers)
 
 static void scratch_make_key(void) { pthread_key_create(&key, scratch_free_own); }
 
-/* Returns a buffer of at least that many bytes, whose contents are lost where it grows. NULL: no
-** memory, and it is as before. */
+/* Makes a buffer at least that large, and returns it; its contents are lost where it grows. NULL:
+** out of memory, the buffer stays as it is. */
 static void *scratch_grow(struct own_buffer *buffer, size_t bytes)
 {
   if (bytes <= buffer->bytes) return buffer->p;

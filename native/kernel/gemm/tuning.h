@@ -1,8 +1,8 @@
-/* tuning.h - the numbers that matrix products are cut by.
+/* tuning.h - the constants by which matrix products are cut.
 **
-** Sums are made in an order that depends on these, so a change can change the last bits of
-** results. Sources: `scripts/dev/bench/bench.lua` (layers and operators), AVX2 and AVX-512, on the
-** dates given; where none is given, 2026-11-21.
+** The order of the additions in a sum depends on them, so a change can change the last bits of
+** results. Source: measured by `scripts/dev/bench/bench.lua` (layers and operators) with AVX2 and
+** AVX-512, on the dates given; where none is given, on 2026-11-21.
 */
 #pragma once
 #include "kernel/grain.h"

@@ -79,7 +79,8 @@ static int make_shape(struct infer *s)
           dim[TY_MAXDIM + 1];
   if (k && !side)
     return infer_fail(
-        s, TY_ESHAPE, a, "%lld numbers are no triangle: expected 1, 3, 6, 10 ...", (long long)k);
+        s, TY_ESHAPE, a, "%lld numbers do not fill a triangle: expected 1, 3, 6, 10 ...",
+        (long long)k);
   if (side > MOST)
     return infer_fail(s, TY_ESHAPE, a, "a matrix of side %lld; at most %d", (long long)side, MOST);
   memcpy(dim, a->dim, sizeof a->dim);

@@ -122,8 +122,8 @@ static int output_forward(struct call *c)
   return TY_OK;
 }
 
-/* Looks at the labels: one that is no class pulls none up, without a word, and counting from 1 is
-** the usual reason. */
+/* Looks at the labels: one that is not a class pulls none up, without a word, and counting from 1
+** is the usual reason. */
 static int output_examine(const struct call *c)
 {
   const struct output_param *p = c->param;

@@ -350,10 +350,10 @@ static void attend_block(const struct flash *f, const struct flash_workspace *x,
   }
 }
 
-/* Adds to the sums of rows b what they see among keys k0 .. k0 + n - 1 of key head kv. row: number
-** of the first of the rows in the task. x->k NULL: reads keys and values in place. finite: a weight
-** of 0 may be multiplied, since all values are known to be finite, or no key is hidden. Returns a
-** code. */
+/* Adds to the sums of rows b the weighted values of those of keys k0 .. k0 + n - 1 of key head kv
+** that the rows read. row: number of the first of the rows in the task. x->k NULL: keys and values
+** are read in place. finite: a weight of 0 may be multiplied, since all values are known to be
+** finite, or no key is hidden. Returns a code. */
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {

@@ -223,9 +223,9 @@ struct gradient_part {
   bool keys;                                          /* computes those of keys and values */
 };
 
-/* Adds what rows b and keys k0 .. k0 + n - 1 contribute to the sums in x of part t. finite: result
-** of pack_keys. *some: the sums of the keys have contributions; set to true where this adds one.
-** Returns a code. */
+/* Adds the contributions of rows b and keys k0 .. k0 + n - 1 to the sums in x of part t. finite:
+** the result of pack_keys. *some: whether the sums of the keys have a contribution already; set to
+** true where this adds one. Returns a code. */
 static int add_block_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct gradient_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite,
     bool *some)

@@ -105,7 +105,7 @@ struct flash flash_make(const struct call *c, int first)
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
-/* Returns the keys, of `keys`, that the query at position `position` sees. */
+/* Returns which of `keys` keys the query at position `position` reads. */
 static struct flash_span find_query_span(const struct flash *f, int64_t position, int64_t keys)
 {
   struct flash_span s = { 0, keys };
@@ -158,14 +158,15 @@ struct flash_span flash_find_span(const struct flash *f, const struct flash_rows
 /* -- keys that a bias hides -------------------------------------------------------------------- */
 
 enum {
-  LEAST_STRETCH  = 32,                                /* keys that are looked at together */
-  MOST_STRETCHES = 256                                /* of a row */
+  LEAST_STRETCH  = 32,                                /* keys that are compared as one */
+  MOST_STRETCHES = 256                                /* of a row; of longer ones stretches grow */
 };
 /* e^x is 0 for x below minus this, in float64 and all narrower types */
 #define NO_WEIGHT 750.0
 
-/* Returns whether a bias may hide keys from blocks of rows, in the same way from all heads. Nothing
-** else does: of keys that the bias leaves one has to count. */
+/* Returns whether the bias may hide keys from blocks of rows, in the same way from all heads. Not
+** where masks, windows or lengths exclude keys, too: of the keys that the bias leaves, one must
+** count. */
 static bool may_find_spans(const struct flash *f)
 {
   const struct flash_grid *g = &f->bias;
@@ -186,8 +187,8 @@ size_t flash_spans_bytes(const struct flash *f)
       (size_t)f->batch * sizeof(double), ALIGN);
 }
 
-/* Returns the greatest norm of a position's numbers in all heads, which is none below that of a
-** head; infinity if a number is not finite. */
+/* Returns an upper bound of the norms of positions in each head: where a position's heads are side
+** by side, the greatest norm of all its heads together. Infinity if a number is not finite. */
 static double find_norm(const struct flash *f, const struct flash_side *s, int64_t sample,
     int64_t heads, int64_t positions)
 {
@@ -204,8 +205,8 @@ static double find_norm(const struct flash *f, const struct flash_side *s, int64
   return sqrt(most);
 }
 
-/* Returns which keys of a row of the bias count where scores differ by at most `range`. A stretch
-** with NaN counts. */
+/* Returns the keys that may have a weight besides 0 with a row of the bias: those whose bias is at
+** most `range` below the greatest, by stretches. A stretch with NaN is one of them. */
 static struct flash_span find_row_span(const struct flash *f, const char *row, double range)
 {
   const int64_t least = (f->tk + MOST_STRETCHES - 1) / MOST_STRETCHES,
@@ -227,7 +228,8 @@ static struct flash_span find_row_span(const struct flash *f, const char *row, d
 
 struct span_job { struct flash *f; double *range; };
 
-/* Finds how far scores of a sample may differ in excess of the bias, for their weights to be 0. */
+/* Computes for each sample how far below the greatest bias of its row a key's bias must be for its
+** weight to be 0, whatever the products of queries and keys are. */
 static void find_ranges(int64_t begin, int64_t end, void *context)
 {
   const struct span_job *j = context;

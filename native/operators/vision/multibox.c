@@ -158,7 +158,7 @@ struct matching {                                       /* one sample */
   const struct vec_ops *r;
   struct metric m;
   int64_t anchors;
-  int64_t objects;                                    /* those that are there */
+  int64_t objects;                                    /* of the sample, without padding */
   int64_t width, classes;
   const void *anchor, *label, *pred;
   double  *overlap;                                   /* (anchors, objects) */

@@ -7,6 +7,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local gradients = require "tycho.ndarray.gradients"
+local list_arrays = require "tycho.autograd.list_arrays"
 local values = require "tycho.core.values"
 
 local is_array, null = class.is_array, values.null
@@ -16,25 +17,16 @@ local backward = {}
 
 -- Arguments ---------------------------------------------------------------------------------------
 
--- Returns an array or a list of arrays as a list; raises E(type), or E(value) for an empty list.
-local function make_list(v, func, argument)
-  if is_array(v) then
-    return { v }
-  end
-  local is_list = values.is_plain(v)
-  for _, x in ipairs(is_list and v or { v }) do
-    if not is_array(x) then
-      Error.raise{ code = "type", func = func, argument = argument,
-        expected = "an NDArray or a list of them", got = Error.kind(x),
-        message = ("bad '%s'"):format(argument) }
-    end
-  end
-  if is_list and #v == 0 then
+-- Returns an array or a list of arrays as a list; raises E(type) for anything else, E(value) for an
+-- empty list.
+local function list_some(v, func, argument)
+  local list = list_arrays(v, func, argument)
+  if #list == 0 then
     Error.raise{ code = "value", func = func, argument = argument,
       expected = "an NDArray or a list of them", got = "an empty list",
       message = ("bad '%s'"):format(argument) }
   end
-  return v
+  return list
 end
 
 
@@ -42,7 +34,7 @@ end
 local function list_head_grads(v, n, func)
   local list = (v == nil or v == null) and {} or is_array(v) and { v } or v
   if not values.is_plain(list) then
-    make_list(v, func, "head_grads")
+    list_some(v, func, "head_grads")
   end
   local count = table.maxn(list)
   if v ~= nil and v ~= null and count ~= n then
@@ -53,7 +45,7 @@ local function list_head_grads(v, n, func)
   for i = 1, n do
     local g = values.value(list[i])
     if g ~= nil then
-      make_list(g, func, "head_grads")
+      list_some(g, func, "head_grads")
     end
     grads[i] = g or false
   end
@@ -99,7 +91,7 @@ local BACKWARD = args.form("autograd.backward", { list = true, { "heads", "any" 
 --   train_mode = true: as in the recording
 function backward.backward(...)
   local a = BACKWARD(...)
-  local heads = make_list(a.heads, "autograd.backward", "heads")
+  local heads = list_some(a.heads, "autograd.backward", "heads")
   local grads = list_head_grads(a.head_grads, #heads, "autograd.backward")
   gradients.run("autograd.backward", heads, grads, nil, nil, make_flags(a))
 end
@@ -120,8 +112,8 @@ local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "an
 -- @return a list of arrays, or one array if `variables` is one
 function backward.grad(...)
   local a = GRAD(...)
-  local heads = make_list(a.heads, "autograd.grad", "heads")
-  local variables = make_list(a.variables, "autograd.grad", "variables")
+  local heads = list_some(a.heads, "autograd.grad", "heads")
+  local variables = list_some(a.variables, "autograd.grad", "variables")
   local grads = list_head_grads(a.head_grads, #heads, "autograd.grad")
   local results
   if a.retain_graph == nil then

@@ -160,7 +160,7 @@ function Heads.new(heads, grads)
 end
 
 
--- Adds a head with a gradient; to a head that is there already the gradient is added.
+-- Adds a head with a gradient; if the head is in the list already, adds to its gradient.
 function Heads:add(x, g)
   local key = get_identity(x)
   local i = self.position[key]

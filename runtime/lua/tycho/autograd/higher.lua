@@ -51,8 +51,8 @@ local Slots = {}
 Slots.__index = Slots
 
 
--- Returns the slot of an array and the step that made it; nil for a plain array, nil as step for a
--- variable.
+-- Returns the slot of an array and the step that made it; nil for an array without a history, no
+-- step for a variable.
 local function get_key(x)
   local step, which = steps.of(x)
   if step then
@@ -72,8 +72,8 @@ function Slots.new(wanted)
 end
 
 
--- Returns the slot of an array, nil if no gradient goes there, and the step that made it if that is
--- to be visited: not beyond an array whose gradient was asked for.
+-- Returns the slot of an array, nil if it gets no gradient, and the step that made it if that is to
+-- be visited: the walk ends at an array whose gradient was asked for.
 function Slots:of(x)
   local key, step = get_key(x)
   if key and self.asked[key] then
@@ -249,7 +249,7 @@ function Visit:through(outputs)
   end
   local results = {}
   local totals, slots = walk_back(heads, grads, inputs)
-  for k, i in ipairs(at) do                              -- an array that is two inputs: only once
+  for k, i in ipairs(at) do                              -- one array as two inputs counts once
     local key = slots.keys[k]
     results[i], totals[key] = totals[key], nil
   end

@@ -75,8 +75,8 @@ end
 
 -- Returns an array with the shape of a part on a device, whose values are given later.
 local function make_late_copy(group, x, device)
-  local of = #group.devices * (#group.devices - 1)
-  check(C.ty_late(class.describe(x._shape, x._dtype, device, group.name), group.number, of, made))
+  local size = #group.devices * (#group.devices - 1)
+  check(C.ty_late(class.describe(x._shape, x._dtype, device, group.name), group.number, size, made))
   return class.share(made[0])
 end
 

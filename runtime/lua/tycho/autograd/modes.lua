@@ -1,7 +1,8 @@
 --- The flags "recording" and "training", and the scopes that set them.
 --
--- A scope is an entry of a stack with the flags that were set before it. The functions that run
--- others in a scope restore these also after an error, and end scopes inside that were not ended.
+-- A scope is an entry of a stack with the flags that were set before it. A function that runs
+-- another one in a scope restores these flags also after an error, and then ends the scopes that
+-- the other one has left open.
 --
 -- @module tycho.autograd.modes
 
@@ -20,7 +21,7 @@ local modes = {}
 -- Scopes: { on, training, paused, begun }, the flags that each has found, and where `begin` was
 -- called.
 local stack, depth = {}, 0
-local paused = false                     -- recording is off in a scope inside of one that records
+local paused = false                     -- recording is off in a scope inside one that records
 
 
 -- Begins a scope with the given flags. begun: line of a call of `begin`, nil for other scopes.
@@ -137,7 +138,7 @@ local function check_function(word, f, following, argument)
   if f ~= nil and not is_callable(f) then
     fail_type(word, "f", "a function", f)
   elseif following ~= nil then
-    fail_type(word, argument, "nothing behind the function", following, argument == "train_mode"
+    fail_type(word, argument, "nothing after the function", following, argument == "train_mode"
       and "; it comes before the function" or "; the function is called without arguments")
   end
   return f
@@ -187,7 +188,8 @@ end
 --- Runs f and records its calls on variables (`attach_grad`) and on their results, so that
 -- gradients can be computed: `y:backward()`.
 -- @function record
--- @bool[opt=true] train_mode whether Dropout and its like behave as in training; may be left out
+-- @bool[opt=true] train_mode whether operators such as Dropout run in training mode; may be left
+--   out
 -- @tparam[opt] function f anything else is E(`type`)
 -- @return the results of f; without f a scope: `s:with(f)`, `s:enter()`, `s:exit()`
 modes.record = make_scope_function("record", true)

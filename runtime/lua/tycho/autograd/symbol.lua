@@ -40,7 +40,7 @@ return function(...)
   local x = FORM(...).x
   local last, which = steps.of(x)
   if not last then
-    fail_state("the array was not recorded; make it of variables inside autograd.record")
+    fail_state("the array was not recorded; compute it from variables inside autograd.record")
   end
   check_kept(x)
   local made, variables, count = {}, {}, 0

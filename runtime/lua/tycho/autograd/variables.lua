@@ -3,32 +3,12 @@
 -- @module tycho.autograd.variables
 
 local args = require "tycho.core.args"
-local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local gradients = require "tycho.ndarray.gradients"
+local list_arrays = require "tycho.autograd.list_arrays"
 local tables = require "tycho.core.tables"
-local values = require "tycho.core.values"
 
 local variables = {}
-
--- Returns an array or a list of arrays as a list; raises E(type) for anything else.
-local function make_list(v, func, argument)
-  local list = class.is_array(v) and { v } or v
-  if not values.is_plain(list) then
-    Error.raise{ code = "type", func = func, argument = argument,
-      expected = "an NDArray or a list of them", got = Error.kind(v),
-      message = ("bad '%s'"):format(argument) }
-  end
-  for _, x in ipairs(list) do
-    if not class.is_array(x) then
-      Error.raise{ code = "type", func = func, argument = argument,
-        expected = "an NDArray or a list of them", got = Error.kind(x),
-        message = ("bad '%s'"):format(argument) }
-    end
-  end
-  return list
-end
-
 
 -- Raises an error unless a gradient has the dtype, the device and the shape of variable i.
 local function check_gradient(x, grad, i, func)
@@ -56,8 +36,8 @@ local MARK = args.form("autograd.mark_variables", { { "variables", "any" },
 --   list with one for each
 function variables.mark_variables(...)
   local a, func = MARK(...), "autograd.mark_variables"
-  local list = make_list(a.variables, func, "variables")
-  local grads = make_list(a.gradients, func, "gradients")
+  local list = list_arrays(a.variables, func, "variables")
+  local grads = list_arrays(a.gradients, func, "gradients")
   local requests = type(a.grad_reqs) == "table" and a.grad_reqs
   if #list ~= #grads or requests and #requests ~= #list then
     Error.raise{ code = "shape", func = func, argument = #list ~= #grads and "gradients"

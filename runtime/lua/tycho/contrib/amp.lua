@@ -35,7 +35,7 @@ local C = native.C
 
 local amp = {}
 
--- Products, which take most of the time and add in float32 in any case.
+-- Products, which take most of the time, and whose sums are float32 in any case.
 local ALWAYS = [[
   Convolution Convolution_v1 Deconvolution FullyConnected RNN dot batch_dot _linalg_gemm
   _linalg_gemm2 khatri_rao _contrib_interleaved_matmul_selfatt_qk
@@ -44,11 +44,12 @@ local ALWAYS = [[
   _contrib_ModulatedDeformableConvolution _contrib_attention
 ]]
 
--- Inputs of such products that are not multiplied: half types do not count positions.
+-- Inputs of these products that are not multiplied and keep their type: half types cannot count
+-- positions.
 local STAYS = { _contrib_attention = { mask = true, valid_length = true, offset = true } }
 
 -- Losses, functions that overflow or cancel in a half type, sums of many numbers, factorizations,
--- positions, which are of the data's type, and coordinates of boxes.
+-- operators whose positions have the type of the data, and those of coordinates of boxes.
 local NEVER = [[
   SoftmaxOutput SVMOutput LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
   MakeLoss make_loss CTCLoss softmax_cross_entropy _contrib_linear_cross_entropy smooth_l1 softmax
@@ -236,7 +237,7 @@ local INIT = args.form("amp.init", {
 local FLOAT32, HALVES = args.DTYPES.float32,
   { [args.DTYPES.float16] = true, [args.DTYPES.bfloat16] = true }
 
--- Filled in and used at once by cast_input.
+-- Arguments of calls of the core, which each call overwrites.
 local desc, attr = ffi.new("ty_desc"), ffi.new("ty_attr[1]")
 local from, to = ffi.new("ty_tensor *[1]"), ffi.new("ty_tensor *[1]")
 
@@ -255,8 +256,8 @@ end
 
 
 -- Returns the dtype to which the inputs of a call are cast; nil: they are not. kind: the list that
--- has the operator. Inputs of float64 and of integers are not cast, since the script has chosen
--- them.
+-- has the operator. Inputs of float64 and of integers stay as they are, since the script has chosen
+-- their types.
 local function dtype_for(kind, target, ins, nin)
   if kind == "always" then
     return target
@@ -309,7 +310,7 @@ local function make_converter(kinds, target)
 end
 
 
--- Turning it on and off ---------------------------------------------------------------------------
+-- On and off --------------------------------------------------------------------------------------
 
 --- Turns mixed precision on: from now on, modules that are bound, blocks that are called, and
 -- operators that are called on arrays have casts.
@@ -372,8 +373,8 @@ end
 
 
 --- Makes a trainer divide gradients by the scale of `scale_loss`. A step whose gradients are not
--- all finite is left out. A dynamic scale is halved then, and doubled after 2000 steps without
--- that.
+-- all finite is skipped. A dynamic scale is then halved; after 2000 steps without a skipped one it
+-- is doubled.
 -- @tparam Trainer trainer
 -- @tparam[opt] table options loss_scale = "dynamic", or a fixed number
 function amp.init_trainer(...)

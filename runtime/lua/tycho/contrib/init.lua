@@ -1,4 +1,4 @@
---- What the reference keeps under `contrib`: `ty.contrib.quantization`.
+--- The namespace `ty.contrib`, named as in the reference: `quantization`.
 --
 -- @module tycho.contrib
 

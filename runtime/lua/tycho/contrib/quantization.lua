@@ -150,9 +150,9 @@ local function quantize_layer(g, n)
 end
 
 
--- Returns the int8 node that has an entry as its output, if it has no activation and a single
--- reader; nil otherwise.
-local function layer_before(g, entry)
+-- Returns the int8 node whose output an entry is, if it has no activation and a single reader; nil
+-- otherwise.
+local function find_layer_before(g, entry)
   local before = g.moved(entry)[1]
   return IS_INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before
     or nil
@@ -175,11 +175,11 @@ end
 local function fuse_into(g, n)
   local is_relu = n.op == "relu" or n.op == "Activation" and n.attrs.act_type == "relu"
   if is_relu then
-    local before = layer_before(g, n.inputs[1])
+    local before = find_layer_before(g, n.inputs[1])
     return before and extend_layer(g, n, before, { act_type = "relu" })
   elseif ADDS[n.op] and n.inputs[1][1] ~= n.inputs[2][1] then
     for i = 2, 1, -1 do
-      local before = layer_before(g, n.inputs[i])
+      local before = find_layer_before(g, n.inputs[i])
       local other = n.inputs[3 - i]
       if before and not before.attrs.with_sum and g.same_shape(n.inputs[i], other) then
         return extend_layer(g, n, before, { with_sum = "True" }, g.moved(other))
@@ -189,8 +189,8 @@ local function fuse_into(g, n)
 end
 
 
--- Returns a variable with the shape of its parameter, which replaced layers no longer tell; the
--- variable itself if it has a shape or is no parameter.
+-- Returns a variable with the shape of its parameter, since int8 layers do not infer it; the
+-- variable itself if it has a shape or is not a parameter.
 local function describe_variable(g, n)
   local x = not n.attrs.__shape__ and g.params[n.name]
   return x and node.variable(n.name, node.merged(n.attrs,
@@ -198,11 +198,11 @@ local function describe_variable(g, n)
 end
 
 
--- Makes int8 nodes whose results only int8 nodes read store 8-bit integers.
-local function keep_levels(g)
+-- Makes each int8 node whose results only int8 nodes read store 8-bit integers.
+local function store_levels(g)
   local order = node.walk(g.entries)
   local kind = {}                                        -- node -> {dtype, scale of a level}
-  local read = {}                                        -- node -> read by int8 nodes only
+  local read = {}                                        -- node -> whether only int8 nodes read it
   local function refuse(entry) read[entry[1]] = false end
   for _, n in ipairs(order) do
     for i, entry in ipairs(n.inputs) do
@@ -314,8 +314,8 @@ local function each_batch(g, entries, a, f)
 end
 
 
--- Returns the thresholds of calibration: node -> output -> the largest magnitude that is not cut
--- off.
+-- Returns the thresholds that calibration finds: node -> output -> magnitude above which values are
+-- limited to it.
 local function calibrate(g, a)
   local entries, asked = {}, {}
   for _, n in ipairs((node.walk(g.entries))) do
@@ -383,7 +383,7 @@ local function quantize_graph(g, thresholds, shapes)
     return table.concat(a, ",") == table.concat(b, ",")
   end
   run(g, function(_, n) return quantize_layer(g, n) or fuse_into(g, n) end)
-  keep_levels(g)
+  store_levels(g)
   local sym = symbol.Symbol.of(g.entries)
   local known = {}
   for _, name in ipairs(sym:list_arguments()) do
@@ -433,7 +433,7 @@ local function check_word(func, argument, word, words)
 end
 
 
--- Raises an error for parameters that are no arrays by the names of parameters.
+-- Raises an error for parameters that are not arrays by the names of parameters.
 local function check_arrays(given, argument, func)
   for name, x in pairs(given or {}) do
     if type(name) ~= "string" or name:find "^a[ru][gx]:" then

@@ -180,7 +180,7 @@ end
 -- comes first. Names that begin with an underscore are included for such words only.
 -- @string word what was asked for
 -- @tparam {string,...} names accepted names
--- @int[opt] limit at most so many
+-- @int[opt] limit most names that are returned
 -- @treturn {string,...} a new list
 -- @treturn bool whether the first one looks like the word, so that it may have been meant
 function Error.nearest(word, names, limit)

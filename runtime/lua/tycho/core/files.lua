@@ -51,10 +51,10 @@ local function cannot_read(path, why, func)
 end
 
 
---- Makes a folder and those above it that are missing. One that is there already stays.
+--- Makes a folder and those above it that are missing. One that exists already stays.
 -- @string path
 -- @string func for errors; E(io)
--- @bool[opt=false] private other users may not read it; one that is there already and belongs to
+-- @bool[opt=false] private other users may not read it; one that exists already and belongs to
 --   another user, or is open to others, is E(io)
 function files.make_folder(path, func, private)
   native.check(C.ty_folder_make(path, private and 1 or 0), func, { argument = path })

@@ -6,7 +6,7 @@
 -- where live bytes grow in spite of the steps, the device is waited for. Where the core runs out of
 -- memory, everything unreachable is collected and the call is made once more.
 --
---     gc.count(bytes, device)              -- after a wrapper of so many new native bytes was made
+--     gc.count(bytes, device)              -- after a wrapper of `bytes` new native bytes was made
 --     if code == C.TY_EMEMORY then gc.release(); code = again() end
 --
 -- `TYCHO_GC_STRESS=1` makes every `count` a full collection: unreachable handles

@@ -28,7 +28,7 @@ end
 
 
 --- Handles a name that a namespace's `__index` does not find: raises E(`name`), or returns nil for
--- names that begin with two underscores, which are Lua's, and for keys that are no text.
+-- names that begin with two underscores, which are Lua's, and for keys that are not text.
 -- @string func what errors call the namespace: "sym.linalg"
 -- @string what "operator", "class" ...
 -- @tparam table t whose keys are accepted

@@ -152,7 +152,7 @@ local PERFETTO = args.form("profiler.save_perfetto",
 -- `ui.perfetto.dev` opens both.
 -- @string path "run.pftrace"
 -- @string[opt] trace the file that was dumped; the one that `set_config` named
--- @raise E(io): there is none; E(format): it is no trace
+-- @raise E(io): there is none; E(format): it is not a trace
 function profiler.save_perfetto(...)
   local a = PERFETTO(...)
   perfetto.convert(a.trace or trace_file, a.path, "profiler.save_perfetto")

@@ -262,7 +262,7 @@ end
 local CHECK = args.form("Executor:check_numerics", { { "on", "boolean", true } })
 
 --- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the node and its
--- inputs' ranges; in training also if a label of SoftmaxOutput is no class.
+-- inputs' ranges; in training also if a label of SoftmaxOutput is not a class.
 -- @bool[opt=true] on
 function Executor:check_numerics(...)
   local handle = handle_of(self, "Executor:check_numerics")

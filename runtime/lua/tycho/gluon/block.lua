@@ -233,7 +233,7 @@ function Block.__newindex(self, key, v)
   elseif is_a(v, Parameter) then
     if is_a(old, Parameter) then
       Error.raise{ code = "name", func = self.class_name, argument = tostring(key),
-        message = ("parameter '%s' is there already; parameters are shared by the option params")
+        message = ("parameter '%s' exists already; parameters are shared by the option params")
           :format(tostring(key)) }
     elseif is_a(old, Block) then
       fail_replace(self, key, old, v)
@@ -447,8 +447,8 @@ function Block:forward(...)
 end
 
 
--- Calls the hooks of a list, or of nil, which they may change: what they remove is not called any
--- more, what they add from the next call of the block on.
+-- Calls the hooks of a list, or of nil, for none. Hooks may change the list: one that is removed is
+-- not called any more, one that is added is called from the next call of the block on.
 local function call_each(hooks, ...)
   for _, hook in ipairs(hooks and { unpack(hooks) } or NONE) do
     if not hook.is_detached then

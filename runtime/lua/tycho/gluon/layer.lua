@@ -1,5 +1,5 @@
---- What built-in layers, losses and cells share: a constructor whose arguments a form reads
--- (core/args.lua), checks, calls of operators, and texts as the reference writes them.
+--- Functions that built-in layers, losses and cells share: constructors whose arguments a form
+-- reads (core/args.lua), checks, calls of operators, and texts as the reference writes them.
 --
 --     local Dropout = layer.extend(HybridBlock, "nn.Dropout",
 --       { { "rate", "number" }, { "axes", "shape", {} } })
@@ -80,8 +80,8 @@ end
 
 
 --- Calls a block for which `is_passing` holds on an array that only the caller has. Releases that
--- array if it is recorded: one that exists when the program of the recorded calls is made has
--- memory of its own, and the operators that make it and read it are not fused.
+-- array if it is recorded: an array that exists when the program of the recorded calls is made gets
+-- memory of its own, and the operator that makes it is not fused with those that read it.
 -- @tparam Block block
 -- @param x array or symbol
 -- @return the result

@@ -1,4 +1,4 @@
---- The place of an error in a block: the line in the user's forward, and the built-in layer.
+--- Where in a block an error occurs: the line in the user's forward, and the built-in layer.
 --
 -- A forward that ends in a tail call, `return self.fc(x)`, is no longer on the stack while `fc`
 -- runs. The library's function that called forward, a runner, stays there: it has the block as its
@@ -81,7 +81,7 @@ local function hold_again(line, ...)
 end
 
 
--- Forward -> whether it is the library's. Kept since LuaJIT does not compile the question for a
+-- Forward -> whether it is the library's. A cache, since LuaJIT does not compile the look-up of a
 -- function's file.
 local is_library = setmetatable({}, { __mode = "k" })
 

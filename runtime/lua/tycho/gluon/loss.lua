@@ -65,7 +65,7 @@ local WEIGHT, BATCH_AXIS = { "weight", "number?" }, { "batch_axis", "integer", 0
 local defined = {}                       -- set of the classes below, whose forward keeps no array
 
 -- Returns a class of losses whose arguments are those of `spec`. They become fields: `weight` and
--- `batch_axis` under these names, the others with an underscore before.
+-- `batch_axis` under these names, the others with an underscore in front.
 local function define(name, spec)
   local class = layer.extend(Loss, "loss." .. name, spec)
   function class:set_up(a)

@@ -92,7 +92,7 @@ local function make_initializer(v)
 end
 
 
--- Calls f without recording what it does.
+-- Calls f with recording off.
 local function run_unrecorded(f, ...)
   return modes.run(false, recording.training, f, ...)
 end
@@ -169,7 +169,7 @@ local function fail_deferred(self, func)
 end
 
 
--- Gives an array a gradient, or takes it away, as grad_req says.
+-- Adds a gradient to an array, or removes it, as grad_req says.
 local function attach_gradient(self, x)
   if self._grad_req ~= "null" then
     x:attach_grad(self._grad_req)
@@ -185,7 +185,8 @@ local function note_values(self)
 end
 
 
--- Sets the parameter's arrays, one per device, with gradients. They outlive scopes.
+-- Sets the parameter's arrays, one per device, with gradients. Scopes (`ty.scope`) do not free
+-- them.
 local function set_arrays(self, list)
   note_values(self)
   local by_device = {}
@@ -623,8 +624,8 @@ function Parameter:reset_ctx(...)
 end
 
 
--- Node of a variable -> its parameter. Both are weak: the parameter holds its variable, so a strong
--- one would keep both.
+-- Node of a variable -> its parameter. Keys and values are weak: the parameter refers to its
+-- variable, so a strong value would keep both.
 local by_variable = setmetatable({}, { __mode = "kv" })
 
 --- Returns the parameter of a variable's node, or nil (not for users).

@@ -83,8 +83,8 @@ local function find_shared_layer(n)
 end
 
 
--- Returns the prepared call of a node, the same for all nodes of one operator, parameters and
--- number of inputs. entries: those that there are, by key.
+-- Returns the prepared call of a node, which all nodes with the same operator, parameters and
+-- number of inputs share. entries: the prepared calls so far, by key; a new one is added.
 local function share_entry(entries, n, schema)
   local flat, nin = list_params(n, schema), #n.inputs
   local key = ("%s %d %s"):format(n.op, nin, table.concat(flat, "\0"))
@@ -97,7 +97,7 @@ local NONE = {}                                          -- a list that stays em
 
 
 -- Makes the step that runs a node. `first` is the slot of its first output; the others follow it.
--- `may_fail`: a run may fail later, for what is in its arrays, and then names the node's line.
+-- `may_fail`: the contents of its arrays may make it fail later; that error names the node's line.
 -- A step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
 -- have a `kind`:
 -- - "control": a loop or a choice
@@ -165,9 +165,9 @@ end
 
 
 -- Sets in each step the slots that no later step reads: `drop` where a step of the plan made the
--- array and nothing but the slot holds it, so that it can be released; `free` for the others. What
--- an operator of Lua reads or makes is in `free`, since it may keep arrays for its backward, and
--- what a loop or a choice reads or makes, which may be one array.
+-- array and only the slot holds it, so that it can be released; `free` for the others. In `free`
+-- are inputs and outputs of an operator written in Lua, which may keep arrays for its backward, and
+-- those of a loop or a choice, whose output may be the same array as an input.
 local function add_frees(plan)
   local last, made = {}, {}
   for i, step in ipairs(plan.steps) do
@@ -201,7 +201,7 @@ local function add_frees(plan)
 end
 
 
--- Returns the symbol of a body and of the random numbers in it that nothing reads.
+-- Returns a symbol of the outputs of a body and of the random numbers in it that nothing reads.
 local function with_unread(body)
   local all = tables.copied(body._entries)
   for _, entry in ipairs(rawget(body, "_unread") or {}) do
@@ -216,7 +216,8 @@ end
 -- @tparam Symbol symbol
 -- @tparam table position node of an input's variable -> its index among the inputs, from 1
 -- @tparam Block block that was traced, for errors
--- @tparam[opt] Symbol whole the symbol, and more that runs with it
+-- @tparam[opt] Symbol whole the outputs of `symbol`, followed by others that are computed as well:
+--   random numbers that nothing reads
 -- @treturn table
 function replay.compile(symbol, position, block, whole)
   whole = whole or symbol
@@ -251,7 +252,7 @@ function replay.compile(symbol, position, block, whole)
 end
 
 
--- Shapes that only the inputs tell ----------------------------------------------------------------
+-- Shapes that depend on the inputs ----------------------------------------------------------------
 
 -- Returns the shapes of nodes' outputs by node, for steps without inputs whose shape has unknown
 -- sizes, and the text of the inputs' shapes under which the plan keeps them.
@@ -308,12 +309,12 @@ local current_step                                 -- the step under way, for er
 
 -- Puts the inputs and the parameters, on the device of the first input, into their slots.
 local function set_variables(plan, inputs, slots)
-  local beside = inputs[1]
+  local first = inputs[1]
   for _, input in ipairs(plan.inputs) do
     slots[input.slot] = inputs[input.index]
   end
   for _, p in ipairs(plan.params) do
-    slots[p.slot] = p.param:data(beside)
+    slots[p.slot] = p.param:data(first)
   end
 end
 

@@ -1,5 +1,5 @@
 --- Loops and choices of a traced graph, run on arrays (gluon/replay.lua): each body is a plan of
--- its own, which a function of `ty.nd.contrib` runs as often as the values say.
+-- its own, which a function of `ty.nd.contrib` runs as often as the values require.
 --
 -- @module tycho.gluon.replay_control
 
@@ -70,8 +70,8 @@ local function take(inputs, locations)
 end
 
 
--- Returns outputs of zeros for a loop that took no step; their shapes and dtypes follow from those
--- of the variables that the body would have had.
+-- Returns outputs of zeros for a loop without steps; their shapes and dtypes follow from those of
+-- the variables that the body would get.
 local function make_zeros(step, values)
   local body, shapes, dtypes, k = step.node.bodies[2], {}, {}, 0
   local given, first, zeros = {}, values[1], {}

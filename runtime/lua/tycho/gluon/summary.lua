@@ -45,7 +45,7 @@ local function is_container(block)
 end
 
 
--- Adds a hook that appends a row to each block that is no container. Returns the function that
+-- Adds a hook that appends a row to each block that is not a container. Returns the function that
 -- removes the hooks. seen: set of the parameters in the rows so far. Raises E(state) for a
 -- hybridized block.
 local function add_hooks(b, rows, seen)

@@ -77,7 +77,7 @@ end
 local FORM = args.form("gluon.SymbolBlock", { { "outputs", "any" }, { "inputs", "any" }, "*",
   { "params", "any?" } })
 
--- Returns the names of the inputs; raises E(value) for one that is no variable.
+-- Returns the names of the inputs; raises E(value) for one that is not a variable.
 local function list_input_names(inputs)
   local names = {}
   for i, s in ipairs(list_symbols(inputs, "inputs")) do
@@ -127,7 +127,7 @@ function SymbolBlock:init(...)
 end
 
 
--- Makes a copy of a graph the block's symbol, with the parameters' variables in place of its own.
+-- Sets the block's symbol to a copy of a graph in which the parameters' variables replace its own.
 -- Raises E(name) for an input that the graph does not read.
 function SymbolBlock:_use(entries, is_input)
   local order = node.walk(entries)
@@ -237,7 +237,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the length in bytes of the text with which the names of all parameters begin.
+-- Returns the length in bytes of the longest text with which the names of all parameters begin.
 local function measure_common_prefix(own)
   local first, n = own[1] and own[1].name or "", own[1] and #own[1].name or 0
   for _, other in ipairs(own) do

@@ -19,7 +19,7 @@ local getmetatable, select, unpack = getmetatable, select, unpack
 
 local trace = {}
 
--- Returns whether arrays have a member that is missing in symbols, for the error of its use in a
+-- Returns whether arrays have a member of this name, for the error of its use on a symbol in a
 -- forward that is traced.
 function tracing.is_of_arrays(key)
   return class.fields[key] ~= nil or rawget(class.NDArray, key) ~= nil
@@ -40,7 +40,7 @@ local function pack_results(drawing, ...)
 end
 
 
--- Returns a symbol of entries and of the nodes in `drawing` that these do not need.
+-- Returns a symbol of entries, and of the nodes in `drawing` on which these do not depend.
 local function add_unread(entries, drawing)
   local all, _, reached = tables.copied(entries), node.walk(entries)
   for _, n in ipairs(drawing) do

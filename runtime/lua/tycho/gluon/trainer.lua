@@ -189,7 +189,7 @@ local function find_devices(self)
 end
 
 
--- Tells the optimizer which parameter each index is, and its name.
+-- Gives the optimizer the parameter and the name for each index.
 local function number_parameters(self)
   local o, n = self._optimizer, #self._ctx
   local numbered, names = {}, {}
@@ -378,8 +378,9 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns the functions by which a LossScale asks a group of ranks; nil for no group. The closures
--- are made in a function of their own, since LuaJIT does not compile a function that makes one.
+-- Returns what a LossScale asks of a group of ranks: their number, and whether a condition holds on
+-- all; nil for no group. The closures are made in a function of their own, since LuaJIT does not
+-- compile a function that makes one.
 local function make_ranks(group)
   return group and {
     count = function() return group.size end,
@@ -390,7 +391,7 @@ local function make_ranks(group)
 end
 
 
--- Returns whether all gradients are finite on all ranks; true, without a look, if losses are not
+-- Returns whether all gradients are finite on all ranks; true without a check if losses are not
 -- scaled.
 local function are_finite(self, u)
   local scaler, group = self._scaler, self._kv and self._kv.num_workers > 1 and self._kv._group
@@ -536,7 +537,7 @@ local function find_updater(self, func)
   local updater = self._on_store and self._kv._updater or self._updater
   if not Class.is_a(updater, optimizers.Updater) then
     Error.raise{ code = "unsupported", func = func,
-      message = "the store keeps the optimizer's states to itself; update_on_kvstore = false has \z
+      message = "only the store has the optimizer's states; update_on_kvstore = false has \z
         the Trainer keep them" }
   end
   return updater

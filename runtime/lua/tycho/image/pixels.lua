@@ -244,7 +244,7 @@ local function crop_form(func)
 end
 
 -- Returns a window as large as `size` or, in its proportions, as the image allows;
--- offset(slack): where it begins in a row or column with so many pixels more than the window.
+-- offset(slack): where it begins in a row or column that has `slack` pixels more than the window.
 local function crop(a, offset, func)
   local h, w = size_of(a.src, func)
   local new_w, new_h = scale_down(w, h, pair(a.size, func))

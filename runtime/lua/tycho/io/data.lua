@@ -197,7 +197,7 @@ local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
 local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
 
 --- Reads the options of the base. Options that it does not know are an error for a DataIter itself;
--- from a subclass, which may hand on its own, they are ignored.
+-- from a subclass, which may pass on its own, they are ignored.
 -- @int[opt=0] batch_size
 function DataIter:init(...)
   local form = getmetatable(self) == DataIter and ITER or BASE

@@ -158,7 +158,7 @@ function EvalMetric:_add(sum, count)
 end
 
 
---- Warns once if a label is no class (not for users).
+--- Warns once if a label is not a class (not for users).
 -- @number label the largest one
 -- @int classes how many there are
 function EvalMetric:_check_label(label, classes)

@@ -59,7 +59,7 @@ end
 
 
 --- Returns the classes with the largest values along an axis, as doubles in C memory, and their
--- number. Records NaN, and a label that is no class.
+-- number. Records NaN, and a label that is not a class.
 local function predicted(self, label, pred, axis, func)
   local outer, size, inner = split(pred.shape, axis)
   if not size then

@@ -24,7 +24,8 @@ local COMPOSITE = args.form("metric.CompositeEvalMetric", {
 })
 
 --- @tparam[opt] table metrics what `create` takes
--- @tparam[opt] table options name, and output_names, label_names: what `update_dict` hands on
+-- @tparam[opt] table options name, and output_names, label_names: those that `update_dict` passes
+-- on
 function Composite:init(...)
   local a = COMPOSITE(...)
   self.metrics = {}

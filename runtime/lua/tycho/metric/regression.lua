@@ -256,7 +256,7 @@ end
 
 -- Outputs themselves ------------------------------------------------------------------------------
 
---- The mean of all elements of the predictions; labels are not looked at.
+--- The mean of all elements of the predictions; labels are ignored.
 kinds.Loss = base.kind("Loss", "loss")
 
 function kinds.Loss:_update(_, preds)

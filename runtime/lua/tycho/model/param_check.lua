@@ -26,7 +26,7 @@ function params.copies(arrays)
 end
 
 
---- Refuses names of a file's entries, which are no names of parameters, and lists: E(name).
+--- Refuses names of a file's entries, which are not names of parameters, and lists: E(name).
 -- @tparam ?table given arrays by name
 -- @string func for errors
 function params.check_names(given, func)

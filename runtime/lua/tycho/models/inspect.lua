@@ -152,7 +152,7 @@ local function operator_counts(net)
 end
 
 
--- Returns the arguments that are no parameters.
+-- Returns the arguments that are not parameters.
 local function input_names(net, arg_params)
   local names = {}
   for _, name in ipairs(net:list_arguments()) do

@@ -34,7 +34,7 @@ local function input_like(names)
 end
 
 
---- Refuses names that are no arguments: E(name).
+--- Refuses names that are not arguments: E(name).
 -- @tparam Symbol symbol
 -- @tparam {string,...} given
 -- @string what the option that has them

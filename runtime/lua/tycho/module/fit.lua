@@ -178,7 +178,7 @@ local function init_optimizer(self, a)
     end
   end
   if #list > 0 then
-    self.logger:warning(("init_optimizer: the optimizer that is there goes on (force_init = true \z
+    self.logger:warning(("init_optimizer: the present optimizer stays (force_init = true \z
       makes another): %s"):format(table.concat(list, "; ")))
   end
 end

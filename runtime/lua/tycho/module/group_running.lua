@@ -188,7 +188,7 @@ end
 
 
 --- Computes gradients on all devices.
--- @param[opt] out_grads an array or a list: gradients of the outputs, for heads that are no losses
+-- @param[opt] out_grads an array or a list: gradients of the outputs, for heads that are not losses
 function Group:backward(out_grads)
   if not self.for_training then
     Error.raise{ code = "state", func = FUNC .. ":backward",

@@ -314,7 +314,7 @@ end
 local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any?" } })
 
 --- Computes the gradients of the last forward.
--- @param[opt] out_grads gradients of the outputs, for heads that are no losses
+-- @param[opt] out_grads gradients of the outputs, for heads that are not losses
 function Module:backward(...)
   self:_need("backward", "binded", "params_initialized", "for_training")
   self._exec_group:backward(select("#", ...) > 0 and BACKWARD(...).out_grads or nil)

@@ -84,7 +84,7 @@ local function add_child(cache, node, name, value)
 end
 
 
--- Returns the node of a value that is no key as it is: that of a list's text, or, with `grow`, a
+-- Returns the node of a value that is not a key as it is: that of a list's text, or, with `grow`, a
 -- new one; nil if there is none.
 local function child(cache, node, name, value, grow)
   local kind = type(value)

@@ -68,8 +68,9 @@ local made = ffi.new("ty_tensor *[1]")
 -- and the change frees the handles when it is done.
 
 local LEAST_SLOTS = 1024
--- A cycle of the collector begins after so many new arrays, or after one for so many bytes of Lua's
--- heap, which it visits: it may not see them, as compiled code makes few objects of them.
+-- A cycle of the collector begins after LEAST_NEW new arrays, or one for each HEAP_OF_NEW bytes of
+-- Lua's heap if that is more, since a cycle visits the heap. The collector itself may not see new
+-- arrays, as compiled code makes few objects of them.
 local LEAST_NEW = 8192
 local HEAP_OF_NEW = 256
 local WEAK = { __mode = "v" }

@@ -313,7 +313,7 @@ local SPLIT = args.form("nd.split_v2", {
   { "squeeze_axis", "boolean", false },
 })
 
---- Splits an array along an axis: into so many equal pieces, or before the given indices (from 0).
+--- Splits an array along an axis: into a number of equal pieces, or before given indices (from 0).
 -- @treturn {NDArray,...}
 function create.split_v2(...)
   local a = SPLIT(...)

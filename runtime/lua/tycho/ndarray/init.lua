@@ -88,7 +88,7 @@ local function check_colon(x)
 end
 
 
--- Returns what a text key that is no member yet means: an element or slice, nil for a private
+-- Returns what a text key that is not a member yet means: an element or slice, nil for a private
 -- field, or a fluent method, which becomes a member. Raises E(name) for other names.
 local function find_member(x, key)
   if not is_name(key) then
@@ -205,7 +205,7 @@ function NDArray.where(condition, x, ...)
 end
 
 
--- Parts that are loaded when they are first named: the collector visits all code that is there.
+-- Parts that are loaded when they are first named, since the collector visits all loaded code.
 local PARTS = {}
 
 function PARTS.random()

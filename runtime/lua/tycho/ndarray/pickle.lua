@@ -541,7 +541,7 @@ local STOP = OPCODES.STOP:byte()
 -- @tparam table cursor as `file_cursor.new` gives, at its first byte; afterwards after it
 -- @tparam table options functions: path of a class or function -> `f(arguments)`, which gives the
 --   object; persistent: `f(id)` gives what is outside of the pickle
--- @return the object; E(format) for what is no pickle
+-- @return the object; E(format) for what is not a pickle
 function pickle.read(cursor, options)
   local m = setmetatable({ cursor = cursor, stack = {}, top = 0, highest = 0, memo = {},
     memoized = 0, cost = 0, most = BASE + TIMES * cursor:left(),

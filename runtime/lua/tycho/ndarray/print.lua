@@ -184,7 +184,8 @@ function NDArray.__tostring(x)
 end
 
 
--- Returns how many rows are written when axes show at most so many entries; a column takes few.
+-- Returns how many rows are written when an axis shows at most `most` entries. Entries of a column
+-- are written side by side, so they take few rows.
 local function rows_shown(x, most)
   local n, shape = 1, x._shape
   for axis = 1, #shape - 1 do
@@ -195,8 +196,8 @@ local function rows_shown(x, most)
 end
 
 
---- Returns the array in at most about so many rows, for the prompt; the dtype is with
--- the shape unless it is float32.
+--- Returns the array as text of about `rows` rows at most, for the prompt; the dtype is with the
+-- shape unless it is float32.
 -- @tparam NDArray x
 -- @int rows
 function NDArray.text(x, rows)

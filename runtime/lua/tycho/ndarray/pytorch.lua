@@ -3,7 +3,7 @@
 -- objects is `ty.pytorch.load`.
 --
 -- Tensors become arrays that are read when they are first used, of any strides; several views of a
--- storage are arrays of their own. What is no tensor, container, number or text is a description
+-- storage are arrays of their own. What is not a tensor, container, number or text is a description
 -- (`ndarray/pickle.lua`).
 --
 -- @module tycho.ndarray.pytorch

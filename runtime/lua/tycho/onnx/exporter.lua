@@ -1,9 +1,8 @@
 --- Converts a symbol and its parameters to an ONNX file (not for users; `ty.onnx.export_model`).
 --
 -- Nodes are written in the symbol's order by converters, the functions of the tables in
--- onnx/to_math.lua and its like. Values that depend on parameters alone are computed at once.
--- Shapes are inferred twice, with different sizes of the dynamic axes: a size that differs stays
--- open, under a name.
+-- onnx/to_*.lua. Values that depend on parameters alone are computed at once. Shapes are inferred
+-- twice, with different sizes of the dynamic axes: a size that differs stays open, under a name.
 --
 -- @module tycho.onnx.exporter
 
@@ -509,8 +508,8 @@ local function node_context(self, n)
 end
 
 
--- Runs a node whose inputs are constants, and sets its outputs as constants. On the CPU, wherever
--- parameters are: what has no input is made there.
+-- Runs a node whose inputs are constants, and sets its outputs as constants. It runs on the CPU,
+-- whatever device the parameters are on, since nodes without inputs make their arrays there.
 local function fold_node(self, n)
   local arrays, flat = {}, {}
   for i, entry in ipairs(n.inputs) do
@@ -709,7 +708,7 @@ local function name_output(self, entry, wanted)
 end
 
 
--- Returns the nodes of variables that are no parameters, in order.
+-- Returns the nodes of variables that are not parameters, in order.
 local function list_inputs(self)
   local list = {}
   for _, n in ipairs(self.built.order) do
@@ -740,7 +739,7 @@ local function list_used_names(g)
 end
 
 
--- Removes nodes and constants on which no output depends; returns the set of names that are left.
+-- Removes nodes and constants on which no output depends; returns the set of the remaining names.
 local function prune_graph(g)
   local wanted = {}
   for _, info in ipairs(g.outputs) do

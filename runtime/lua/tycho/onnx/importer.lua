@@ -214,7 +214,7 @@ end
 
 
 -- Adds an input of the graph to the scope: as a constant if the caller fixes it, or if it has no
--- elements, else as a variable. Raises E(unsupported) for one that is no tensor of numbers.
+-- elements, else as a variable. Raises E(unsupported) for one that is not a tensor of numbers.
 function Import:add_input(scope, info)
   if info.type.kind ~= "tensor" then
     self:fail("unsupported", ("input '%s' is %s, not a tensor"):format(info.name,

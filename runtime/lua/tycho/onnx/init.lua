@@ -22,7 +22,7 @@ local IMPORT = args.form("onnx.import_model", { { "file", "path" }, "*", { "shap
 -- @string file path
 -- @tparam[opt] table options shapes: input -> sizes, for dimensions that the file leaves open;
 --   constants: input -> a number, a list of numbers or an array, for inputs that have the same
---   value in all runs, such as a sample rate: they are no arguments of the network, and a branch
+--   value in all runs, such as a sample rate: they are not arguments of the network, and a branch
 --   that depends on one is chosen at import; partial = false: true lists all nodes that cannot be
 --   converted in the error's field `missing`, instead of the first one only; ctx = the current one:
 --   the device on which the network will run, since quantized layers use 8-bit integers on a CPU,

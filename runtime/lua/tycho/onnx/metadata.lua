@@ -1,4 +1,4 @@
---- What an ONNX file says of itself (not for users; `ty.onnx.get_model_metadata`).
+--- The metadata of an ONNX file (not for users; `ty.onnx.get_model_metadata`).
 --
 -- @module tycho.onnx.metadata
 

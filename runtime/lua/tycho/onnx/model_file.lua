@@ -12,7 +12,7 @@ local wire = require "tycho.onnx.wire"
 
 local model_file = {}
 
--- AttributeProto.type. In files that do not set it, the field that is there decides.
+-- AttributeProto.type. In files that do not set it, the field that is present decides.
 local FLOAT, INT, STRING, FLOATS, INTS, STRINGS = 1, 2, 3, 6, 7, 8
 
 local MOST_LIST = 2 ^ 20                                 -- entries of an attribute's list

@@ -1,4 +1,4 @@
---- The operators of ONNX that are known here: domain to name to function (not for users).
+--- The operators of ONNX that can be imported: domain -> name -> function (not for users).
 --
 -- @module tycho.onnx.operators
 
@@ -31,7 +31,7 @@ for _, row in ipairs(TABLES) do
   end
 end
 
--- Optimizers write it without a domain.
+-- Optimizers of graphs write this operator without its domain.
 operators[""].SimplifiedLayerNormalization =
   operators["com.microsoft"].SimplifiedLayerNormalization
 

@@ -48,8 +48,8 @@ local POSITIONS = {
   end,
 }
 
--- A position that is so near to the middle of two elements is there, but for its rounding to
--- float32; ONNX Runtime has the same bound.
+-- A position within this distance of the middle of two elements is the middle, apart from its
+-- rounding to float32; ONNX Runtime has the same bound.
 local TIE = 1e-6
 
 local ROUNDS = {

@@ -157,8 +157,8 @@ local function make_mask_bias(n, mask, columns, dtype, never)
   return (mask:cast(dtype) * -1 + 1) * never
 end
 
--- Returns the bias that excludes keys after the query, which are there after `past` earlier ones.
--- The last query reads all keys, as in ONNX Runtime.
+-- Returns the bias that excludes keys after the query. The queries are at the positions after
+-- `past` earlier keys. The last query reads all keys, as in ONNX Runtime.
 local function make_causal_bias(rows, columns, past, dtype)
   local seen = value.triangle(rows, columns, function(i, j)
     return j <= i + past or i == rows - 1

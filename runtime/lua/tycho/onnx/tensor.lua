@@ -19,9 +19,9 @@ local tensor = {}
 -- By TensorProto.DataType:
 -- - name: as errors and metadata show it
 -- - dtype: of the array; nil: refused
--- - c: type of an element in the file; of one that is no whole byte, of the bytes
+-- - c: type of an element in the file; of one that is not a whole byte, of the bytes
 -- - same: elements are stored as the array has them
--- - bits: of an element, where it is no whole byte; signed: in two's complement
+-- - bits: of an element, where it is not a whole byte; signed: in two's complement
 -- - float: bits of the exponent, bits of the mantissa, bias, form: "ieee" has infinities and NaN,
 --   "fn" only NaN, "uz" NaN in the place of negative zero, "all" neither, "e8m0" powers of two
 local TYPES = {

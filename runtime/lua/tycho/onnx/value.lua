@@ -58,12 +58,12 @@ value.null = values.null
 -- Limits of constants that are computed at import; operators beyond them become nodes.
 local MOST_BYTES = 2 ^ 28                -- bytes of the results of one operator
 local MOST_ALL = 2 ^ 30                  -- bytes of the results of all operators
-local MOST_STEPS = 200000                -- operators that run
+local MOST_STEPS = 200000                -- operators that run during an import
 
 local state                              -- of the import under way
 
 
---- Begins an import, which may be inside of another one.
+--- Begins an import, which may be inside another one.
 -- @tparam table s func: name of the public function, for errors; raise(code, message): raises an
 --   error that names the node; params: name -> array, is filled in; shapes_of: node -> shapes of
 --   its outputs, is filled in; names: set of the names in use
@@ -329,8 +329,8 @@ function value.described(shape, dtype)
 end
 
 
---- Records that an output of a node holds numbers that levels of 8 bits stand for ("decoded"), or
--- the levels of a value ("encoded"): onnx/levels.lua reads it.
+--- Records for onnx/levels.lua that an output of a node has the real values of 8-bit levels
+-- ("decoded"), or the levels of a value ("encoded").
 -- @string kind
 -- @tparam Value v
 -- @tparam table what entry (of the other value), scale, zero and, of levels, dtype
@@ -507,8 +507,8 @@ end
 
 -- Element by element ------------------------------------------------------------------------------
 
--- For two values of equal shapes, of shapes that broadcast, with a number on the right, on the
--- left.
+-- Operator name -> the engine's operators: of two values of equal shapes, of shapes that broadcast,
+-- with a number on the right, on the left.
 local BINARY = {
   add = { "elemwise_add", "broadcast_add", "_plus_scalar", "_plus_scalar" },
   sub = { "elemwise_sub", "broadcast_sub", "_minus_scalar", "_rminus_scalar" },
@@ -535,7 +535,7 @@ value.REAL = REAL
 
 local SAFE_INTEGER = 2 ^ 53
 
--- Returns the number that a constant of one element is, if an operator may have it as a parameter
+-- Returns the number of a constant of one element, if an operator can take it as a parameter
 -- instead.
 local function as_number(v, other)
   if v.entry or not v.array or product(v.shape) ~= 1 or #v.shape > math.max(#other.shape, 1)
@@ -681,8 +681,8 @@ local function count_open(shape)
   return count
 end
 
--- Returns a value with several open sizes, of which Reshape takes one, in a shape that has other
--- axes of one element; refuses a shape that differs in more.
+-- Returns a value with several open sizes in a shape that differs only in axes of one element,
+-- without Reshape, which takes one open size; refuses other shapes.
 local function move_ones(v, from, to)
   local left, wanted, ones = {}, {}, {}
   for i, size in ipairs(from) do
@@ -916,8 +916,8 @@ end
 
 local HALF = { float16 = true, bfloat16 = true }
 
---- Returns an operator of several steps, as f is, that computes half types in float32 and rounds
--- its results once: float16 does not hold the square of 300.
+--- Returns the function f, an operator of several steps, so that it computes half types in float32
+-- and rounds its results once: float16 cannot hold the square of 300.
 function value.round_once(f)
   return function(n, x, ...)
     local dtype, count = x.dtype, 1 + select("#", ...)

@@ -526,7 +526,7 @@ end
 -- @tparam table schema the operator
 -- @string func the public name, for errors
 -- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords
---   that are no parameters), self (the object, for a method), whole (rule R2: a table's array
+--   that are not parameters), self (the object, for a method), whole (rule R2: a table's array
 --   part is the first parameter), checks_inputs (a missing input is an error here)
 -- @param ... what the function was called with, without self
 -- @treturn table inputs, count (of inputs, holes included), named, params (text), options,

@@ -65,10 +65,10 @@ rule.follow(kinds.Adam)
 base.offer_narrow_states(kinds.Adam)
 
 
---- Adam whose decay is no part of the gradient (Loshchilov, Hutter 2019): m, v running means of d
--- and d^2; w -= lr (c m / (sqrt(v) + epsilon) + wd w), c = sqrt(1 - beta2^t) / (1 - beta1^t), or 1
--- without correct_bias. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8,
--- correct_bias = true, state_dtype = "float32" (as of Adam).
+--- Adam whose decay is not a part of the gradient (Loshchilov, Hutter 2019): m, v running means of
+-- d and d^2; w -= lr (c m / (sqrt(v) + epsilon) + wd w), c = sqrt(1 - beta2^t) / (1 - beta1^t), or
+-- 1 without correct_bias. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon =
+-- 1e-8, correct_bias = true, state_dtype = "float32" (as of Adam).
 kinds.AdamW = base.kind("AdamW", { rate(0.001), BETAS[1], BETAS[2], EPSILON,
   { "correct_bias", "boolean", true }, base.STATE_DTYPE })
 kinds.AdamW.create_state, kinds.AdamW.state_arrays = states(2), 2

@@ -33,7 +33,7 @@ function clip.scale(x, factor)
 end
 
 
---- Refuses a limit that is no length (not for users).
+--- Refuses a limit that is not a length (not for users).
 -- @number limit
 -- @string func for errors
 function clip.check_limit(limit, func)
@@ -73,7 +73,8 @@ end
 --- Scales arrays in place, all by one factor, so that their norm together is at most a limit.
 -- @tparam {NDArray,...} arrays
 -- @number max_norm
--- @tparam[opt] table options check_isfinite = true: warns of a length that is no finite number, for
+-- @tparam[opt] table options check_isfinite = true: warns of a length that is not a finite number,
+-- for
 --   which it waits
 -- @return the length before: a number, or an array of one element without `check_isfinite`
 function clip.clip_global_norm(...)

@@ -71,7 +71,7 @@ function LRScheduler:init(...)
 end
 
 
--- Raises E(type), E(value) for what is no number of updates.
+-- Raises E(type), E(value) for what is not a number of updates.
 local function check_number(self, num_update)
   local is_number = type(num_update) == "number"
   if not is_number or num_update < 0 or num_update ~= num_update then
@@ -110,7 +110,7 @@ function LRScheduler:_take_rate(lr)
 end
 
 
---- Returns the rate after so many updates.
+--- Returns the rate after num_update updates.
 function LRScheduler:__call(num_update)
   check_number(self, num_update)
   if num_update < self.warmup_steps then

@@ -39,7 +39,7 @@ local FOLDERS = { scripts = { "", "models/" }, doc = { "" } }
 
 --- Returns the path of a file; nil where there is none of that name.
 -- @string kind "scripts" or "doc"
--- @string name with the ending; of a script, with the folder "models/" where it is there
+-- @string name with the ending; of a script in the folder "models/", with that folder
 function files.path(kind, name)
   local root = folder(kind, SOME[kind])
   for _, inner in ipairs(FOLDERS[kind]) do

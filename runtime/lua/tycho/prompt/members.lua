@@ -40,7 +40,7 @@ local function add_accepted(names, value)
 end
 
 
---- Returns all names, as keys of a table. Names that are no Lua identifiers are left out.
+--- Returns all names, as keys of a table. Names that are not Lua identifiers are left out.
 -- @param value anything
 -- @treturn table
 function members.set(value)

@@ -39,7 +39,7 @@ end
 
 -- Containers --------------------------------------------------------------------------------------
 
--- What both have in common: they hand on to `_cells`.
+-- The base of both, which passes calls on to the cells in `_cells`.
 local Container = BaseRNNCell:extend("Container")
 
 Container.fields = BaseRNNCell.extend_fields{ state_info = function(self)

@@ -6,12 +6,12 @@ local node = require "tycho.symbol.node"
 
 local bodies = {}
 
--- By operator, for each body: attributes that list, in the order of the node's inputs, which
--- variable of the body an input is for.
+-- Attributes of a foreach that list for each input of the node, in order, which variable of the
+-- body it is for.
 local FOREACH = { "in_data_locs", "in_state_locs", "remain_locs" }
 
--- By operator, for each body: the attribute that lists, in the order of the body's variables, which
--- input each is.
+-- Other operators -> for each body the attribute that lists for each variable, in order, which
+-- input of the node it gets.
 local INPUTS = {
   _while_loop = { "cond_input_locs", "func_input_locs" },
   _cond = { "cond_input_locs", "then_input_locs", "else_input_locs" },
@@ -35,8 +35,8 @@ local function index_inputs(n, which)
 end
 
 
--- Marks inputs of a node that a body changes.
-local function note(changed, n, which, entries)
+-- Marks the inputs of a node that a body changes.
+local function mark_changed(changed, n, which, entries)
   local order = node.walk(entries)
   local states, inputs, k = node.mutated(order), index_inputs(n, which), 0
   for _, m in ipairs(order) do
@@ -60,7 +60,7 @@ function bodies.attach(n, list)
     changed[i] = n.ports.mutated[i]
   end
   for which, body in ipairs(list) do
-    note(changed, n, which, body._entries)
+    mark_changed(changed, n, which, body._entries)
   end
   n.bodies = list
   n.ports = setmetatable({ mutated = changed }, { __index = n.ports })

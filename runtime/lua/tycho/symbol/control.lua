@@ -1,9 +1,9 @@
 --- Control flow of symbols: `foreach`, `while_loop`, `cond` of `ty.sym.contrib`.
 --
--- The Lua functions are called once, with placeholders. What they build is cut off where it touches
--- the graph outside: the outer values that it uses become variables of the body, and inputs of the
--- control-flow node. Bodies are symbols of their own; attributes of the node say which of its
--- inputs goes to which variable of a body (0-based, in the body's own order).
+-- Each Lua function is called once, with placeholders. The nodes that it builds are cut off from
+-- the graph around them: each outer value that they read becomes a variable of the body, and an
+-- input of the control-flow node. Bodies are symbols of their own; attributes of the node list
+-- which of its inputs goes to which variable of a body (from 0, in the body's own order).
 --
 -- @module tycho.symbol.control
 
@@ -36,7 +36,7 @@ local function check_count(n, what, func)
 end
 
 
-local function locations(list, what, func)
+local function join_locations(list, what, func)
   check_count(#list, what, func)
   return "[" .. table.concat(list, ", ") .. "]"
 end
@@ -57,8 +57,8 @@ end
 local regroup, arguments = nested.results, nested.arguments
 
 
--- Returns one variable per outer value, "data-0", as the parameters of a body.
-local function placeholders(list, symbol)
+-- Returns a variable for each outer value, named like "data-0", as the parameters of a body.
+local function make_placeholders(list, symbol)
   local variables = {}
   for i, s in ipairs(list) do
     local n, k = s._entries[1][1], s._entries[1][2]
@@ -68,20 +68,21 @@ local function placeholders(list, symbol)
 end
 
 
--- Runs a function in a new scope that marks the nodes built in it.
-local function build(label, f)
+-- Runs a function in a scope that marks the nodes it builds. Returns the mark, and the results of
+-- the function.
+local function run_marked(label, f)
   local mark = name.current():get(nil, label)
   return mark, attribute.AttrScope{ [MARK] = mark }:with(f)
 end
 
 
--- Cuts a body out of the graph.
--- heads: its outputs; own: placeholder node -> true; mark: of the nodes inside; drawing: those that
--- take random numbers.
--- Returns the body's entries, its variables in order, for each captured variable the outer entry,
--- and entries of the nodes of `drawing` that no output needs: as far as they read no other
--- variables, since the body's inputs are those of its outputs.
-local function cut(heads, own, mark, drawing)
+-- Cuts a body out of the graph. heads: its outputs; own: set of the placeholders' nodes; mark: that
+-- of the nodes inside; drawing: nodes that take random numbers.
+-- Returns the body's entries; its variables in order; variable -> outer entry, for values of the
+-- graph around it; entries of those nodes in `drawing` on which no output depends. Such a node is
+-- left out if it reads a variable that no output reads, since the body has the inputs of its
+-- outputs only.
+local function cut_body(heads, own, mark, drawing)
   local copies, outer = {}, {}
   local visit
   local function moved(entry)
@@ -138,9 +139,9 @@ local function cut(heads, own, mark, drawing)
 end
 
 
--- Returns the heads of a body. A value that is a variable, or whose node is a head already, is
--- copied by an identity first.
-local function head_entries(list)
+-- Returns the output entries of a body. An output that is a variable, or whose node has another
+-- output in the list, is copied by an identity node.
+local function list_head_entries(list)
   local entries, seen = {}, {}
   for i, s in ipairs(list) do
     local n = s._entries[1][1]
@@ -173,8 +174,9 @@ local function list_nodes(symbols)
 end
 
 
--- Returns the inputs of a control-flow node: each outer value once.
-local function gather()
+-- Returns an empty list of inputs of a control-flow node, and a function that adds an outer entry
+-- to it unless it is there, and returns its position, from 0.
+local function new_inputs()
   local inputs, position = {}, {}
   local function add(entry, Symbol)
     position[entry[1]] = position[entry[1]] or {}
@@ -199,9 +201,10 @@ local function list_outputs(symbol, from, to)
 end
 
 
--- Makes new values of loop variables depend on the old ones if nothing else does, since only
--- variables of the body are carried from step to step. The gradient is that of the new value.
-local function use_all(inner, outs, finals, func)
+-- Replaces the new value of each loop variable that the body does not read by an identity that also
+-- reads the old one, since only variables of the body are carried from step to step. Its gradient
+-- goes to the new value alone.
+local function use_all_states(inner, outs, finals, func)
   local used = {}
   for _, list in ipairs{ outs, finals } do
     for _, s in ipairs(list) do
@@ -218,12 +221,13 @@ local function use_all(inner, outs, finals, func)
 end
 
 
--- Returns what a body over the states `inner` returned: `{outs, structure, finals}`, of which outs
--- and finals are flat, and structure is that of the outputs; its heads.
+-- Returns `{ outs, structure }`, the flat list of the outputs `o` that a body has returned and
+-- their structure; and the body's output entries, with those of the states `s`. inner: the states
+-- that it was given; all_used: see use_all_states.
 local function read_results(func, inner, all_used, o, s, Symbol)
   if o == nil or s == nil then
     Error.raise{ code = "type", func = func, expected = "two values: outputs and states",
-      got = "fewer", message = "the function returned too little" }
+      got = "fewer", message = "the function must return outputs and states" }
   end
   local result = {}
   result.outs, result.structure = flatten(1, { o }, "outputs", func, Symbol)
@@ -233,35 +237,36 @@ local function read_results(func, inner, all_used, o, s, Symbol)
       message = "the function must return as many states as it is given" }
   end
   if all_used then
-    use_all(inner, result.outs, finals, func)
+    use_all_states(inner, result.outs, finals, func)
   end
   local all = tables.copied(result.outs)
   for _, f in ipairs(finals) do
     all[#all + 1] = f
   end
-  return result, head_entries(all)
+  return result, list_head_entries(all)
 end
 
 
--- Returns the node's outputs and states, each a symbol or a list as given and returned.
-local function hand_out(s, result, structure)
+-- Returns the outputs of a loop in the structure in which the body returned them, and its final
+-- states in that of the initial ones.
+local function group_results(s, result, structure)
   local n = #result.outs
   return regroup(list_outputs(s, 1, n), result.structure),
     (regroup(list_outputs(s, n + 1, #s), structure))
 end
 
 
--- Returns a body over placeholders of the given values: its symbol, number of outputs, variables in
--- order (`order`), and for each variable the outer entry (`outer`). Also the placeholders' nodes,
--- in order (`nodes`), and as a set (`own`).
+-- Returns the body that f builds over placeholders of the given values: `symbol`; `count` of
+-- outputs; `order`, its variables in order; `outer`, variable -> outer entry; `nodes`, those of the
+-- placeholders in order; `own`, the set of these.
 local function make_body(symbol, label, given, f)
   local inner, drawing, heads
-  local mark = build(label, function()
-    inner = placeholders(given, symbol)
+  local mark = run_marked(label, function()
+    inner = make_placeholders(given, symbol)
     drawing, heads = tracing.list_draws(f, inner)
   end)
   local nodes, own = list_nodes(inner)
-  local entries, order, outer, unread = cut(heads, own, mark, drawing)
+  local entries, order, outer, unread = cut_body(heads, own, mark, drawing)
   for i, n in ipairs(nodes) do
     outer[n] = given[i]._entries[1]
   end
@@ -271,7 +276,7 @@ local function make_body(symbol, label, given, f)
 end
 
 
-local function joined(a, b)
+local function join_lists(a, b)
   local list = tables.copied(a)
   for _, x in ipairs(b) do
     list[#list + 1] = x
@@ -283,9 +288,9 @@ end
 local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" },
   { "init_states", "any" }, { "name", "text", "foreach" } })
 
--- Returns the positions of a body's variables: of the data, of the states, and of the rest, whose
--- outer symbols are added to the inputs.
-local function foreach_params(ndata, body, inputs, func, Symbol)
+-- Returns the parameters that list the positions of a body's variables: of the data, of the states,
+-- and of captured values, which are added to the inputs.
+local function make_foreach_params(ndata, body, inputs, func, Symbol)
   local position, data, states, remain = index_positions(body.order), {}, {}, {}
   for i, n in ipairs(body.nodes) do
     local list = i <= ndata and data or states
@@ -297,9 +302,9 @@ local function foreach_params(ndata, body, inputs, func, Symbol)
       inputs[#inputs + 1] = Symbol.of{ body.outer[v] }
     end
   end
-  return { in_data_locs = locations(data, "data", func),
-    in_state_locs = locations(states, "init_states", func),
-    remain_locs = locations(remain, OUTER, func), num_args = #inputs + 1 }
+  return { in_data_locs = join_locations(data, "data", func),
+    in_state_locs = join_locations(states, "init_states", func),
+    remain_locs = join_locations(remain, OUTER, func), num_args = #inputs + 1 }
 end
 
 
@@ -312,7 +317,7 @@ local function foreach(symbol, a)
     Error.raise{ code = "value", func = func, argument = "data", expected = "at least one symbol",
       got = "none", message = "there is nothing to loop over" }
   end
-  local inputs = joined(data, states)
+  local inputs = join_lists(data, states)
   local result
   local body = make_body(symbol, a.name, inputs, function(inner)
     local slices, carried = tables.part(inner, 1, #data), tables.part(inner, #data + 1, #inner)
@@ -321,11 +326,11 @@ local function foreach(symbol, a)
     result, heads = read_results(func, carried, false, o, s, Symbol)
     return heads
   end)
-  local params = foreach_params(#data, body, inputs, func, Symbol)
+  local params = make_foreach_params(#data, body, inputs, func, Symbol)
   params.num_outputs, params.num_out_data = body.count, #result.outs
   local s = operators.compose("_foreach", inputs, params, func)
   bodies.attach(s._entries[1][1], { body.symbol })
-  return hand_out(s, result, structure)
+  return group_results(s, result, structure)
 end
 
 
@@ -333,23 +338,23 @@ local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "f
   { "loop_vars", "any" }, { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
 
 
-local function input_locations(body, add, func, Symbol)
+local function list_input_locations(body, add, func, Symbol)
   local list = {}
   for i, v in ipairs(body.order) do
     list[i] = add(body.outer[v], Symbol)
   end
-  return locations(list, OUTER, func)
+  return join_locations(list, OUTER, func)
 end
 
 
--- Returns the body's variable of each loop variable. Those that no output needs are used by their
--- new value (use_all).
-local function node_locations(body, func)
+-- Returns the positions of the loop variables among the body's variables; use_all_states has made
+-- the body read each of them.
+local function list_variable_locations(body, func)
   local position, list = index_positions(body.order), {}
   for i, n in ipairs(body.nodes) do
     list[i] = position[n]
   end
-  return locations(list, "loop_vars", func)
+  return join_locations(list, "loop_vars", func)
 end
 
 
@@ -359,7 +364,7 @@ end
 
 
 -- Returns whether a body reads an outer entry other than as one of its own variables.
-local function captures(body, entry)
+local function captures_entry(body, entry)
   for v, outer in pairs(body.outer) do
     if not body.own[v] and is_entry(outer, entry) then
       return true
@@ -369,17 +374,17 @@ local function captures(body, entry)
 end
 
 
--- Gives each loop variable an input of its own, since the condition's variables are told by their
--- inputs: one that begins as another one does, or as a value that a body reads too, begins as its
--- copy. list: the bodies.
-local function separate(vars, list, func)
+-- Gives each loop variable an input of its own, since the condition's variables are found by their
+-- inputs: a variable whose first value is also that of another one, or is captured by a body,
+-- begins with a copy of it. list: the bodies.
+local function separate_inputs(vars, list, func)
   for i, s in ipairs(vars) do
     local entry, shared = s._entries[1], false
     for k = 1, i - 1 do
       shared = shared or is_entry(vars[k]._entries[1], entry)
     end
     for _, body in ipairs(list) do
-      shared = shared or captures(body, entry)
+      shared = shared or captures_entry(body, entry)
     end
     if shared then
       local copy = operators.compose("identity", { s }, {}, func)._entries[1]
@@ -391,16 +396,16 @@ local function separate(vars, list, func)
 end
 
 
--- Builds a while_loop node: while cond(vars) and steps < max_iterations: outputs, vars =
--- func(vars).
+-- Builds a while_loop node: `outputs, vars = func(vars)` while `cond(vars)` is not 0 and fewer than
+-- max_iterations steps have run.
 local function while_loop(symbol, a)
   local func, Symbol = "sym.contrib.while_loop", symbol.Symbol
   local vars, structure = flatten(1, { a.loop_vars }, "loop_vars", func, Symbol)
   check_count(#vars, "loop_vars", func)
-  local inputs, add = gather()
+  local inputs, add = new_inputs()
   local alive = make_body(symbol, a.name .. "_cond", vars, function(inner)
     local x = a.cond(arguments(inner, structure))
-    return head_entries((flatten(1, { x }, "cond", func, Symbol)))
+    return list_head_entries((flatten(1, { x }, "cond", func, Symbol)))
   end)
   local result
   local body = make_body(symbol, a.name .. "_func", vars, function(inner)
@@ -409,33 +414,33 @@ local function while_loop(symbol, a)
     result, heads = read_results(func, inner, true, o == nil and {} or o, v, Symbol)
     return heads
   end)
-  separate(vars, { alive, body }, func)
+  separate_inputs(vars, { alive, body }, func)
   local params = { num_outputs = body.count, num_out_data = #result.outs,
     max_iterations = a.max_iterations }
-  params.cond_input_locs = input_locations(alive, add, func, Symbol)
-  params.func_input_locs = input_locations(body, add, func, Symbol)
-  params.func_var_locs, params.num_args = node_locations(body, func), #inputs + 2
+  params.cond_input_locs = list_input_locations(alive, add, func, Symbol)
+  params.func_input_locs = list_input_locations(body, add, func, Symbol)
+  params.func_var_locs, params.num_args = list_variable_locations(body, func), #inputs + 2
   local s = operators.compose("_while_loop", inputs, params, func)
   bodies.attach(s._entries[1][1], { alive.symbol, body.symbol })
-  return hand_out(s, result, structure)
+  return group_results(s, result, structure)
 end
 
 
 local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func", "function" },
   { "else_func", "function" }, { "name", "text", "cond" } })
 
--- Builds a cond node: pred ~= 0 and then_func() or else_func().
+-- Builds a cond node: then_func() where pred is not 0, else else_func().
 local function cond(symbol, a)
   local func, Symbol = "sym.contrib.cond", symbol.Symbol
-  local inputs, add = gather()
+  local inputs, add = new_inputs()
   local function branch(label, f)
     local outs, structure
     local body = make_body(symbol, a.name .. "_" .. label, {}, function()
       local results = { f() }
       outs, structure = flatten(math.max(1, #results), results, label, func, Symbol)
-      return head_entries(outs)
+      return list_head_entries(outs)
     end)
-    return body.symbol, input_locations(body, add, func, Symbol), #outs, structure
+    return body.symbol, list_input_locations(body, add, func, Symbol), #outs, structure
   end
   local pred, pred_locations = branch("pred", function()
     return operators.compose("identity", { a.pred }, {}, func)
@@ -468,8 +473,8 @@ function control.functions(symbol)
 
 
   --- Runs `outputs, vars = func(...)` while `cond(...)` is not 0, at most `max_iterations` times.
-  -- Outputs, which may be nil, are stacked on axis 0 and filled up with zeros to `max_iterations`
-  -- rows. Variables and outputs are symbols or lists, also nested ones.
+  -- Outputs, which may be nil, are stacked on axis 0; rows of zeros follow those of the steps that
+  -- ran, up to `max_iterations` rows. Variables and outputs are symbols or lists, also nested ones.
   -- @treturn outputs, vars
   function contrib.while_loop(...)
     return while_loop(symbol, WHILE(...))
@@ -484,8 +489,6 @@ function control.functions(symbol)
 
   return contrib
 end
-
-
 
 
 return control

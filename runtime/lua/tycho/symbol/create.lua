@@ -24,7 +24,7 @@ local null, compose = values.null, operators.compose
 
 
 -- Returns a form with the options `name` and `attr`, which every function that makes a node takes.
-local function form(name, spec)
+local function make_form(name, spec)
   spec[#spec + 1] = { "name", "text?" }
   spec[#spec + 1] = { "attr", "dict?" }
   return args.form("sym." .. name, spec)
@@ -36,22 +36,23 @@ local function options(a)
 end
 
 
-local ZEROS = form("zeros",
+local ZEROS = make_form("zeros",
   { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
-local ONES = form("ones",
+local ONES = make_form("ones",
   { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
-local FULL = form("full",
+local FULL = make_form("full",
   { { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*" })
-local EYE = form("eye", { { "N", "integer" }, { "M", "integer", 0 }, { "k", "integer", 0 },
+local EYE = make_form("eye", { { "N", "integer" }, { "M", "integer", 0 }, { "k", "integer", 0 },
                           { "dtype", "dtype", "float32" }, "*" })
-local ARANGE = form("arange", { { "start", "number" }, { "stop", "number?" },
+local ARANGE = make_form("arange", { { "start", "number" }, { "stop", "number?" },
   { "step", "number", 1 }, { "repeat", "integer", 1 }, { "infer_range", "boolean", false },
   { "dtype", "dtype", "float32" }, "*" })
-local LINSPACE = form("linspace", { { "start", "number" }, { "stop", "number" },
+local LINSPACE = make_form("linspace", { { "start", "number" }, { "stop", "number" },
   { "num", "integer" }, { "endpoint", "boolean", true }, { "dtype", "dtype", "float32" }, "*" })
-local HISTOGRAM = form("histogram",
+local HISTOGRAM = make_form("histogram",
   { { "a", "symbol" }, { "bins", "integer|symbol", 10 }, { "range", "list?" }, "*" })
-local SPLIT = form("split_v2", { { "ary", "symbol" }, { "indices_or_sections", "integer|dims" },
+local SPLIT = make_form("split_v2", { { "ary", "symbol" },
+  { "indices_or_sections", "integer|dims" },
   { "axis", "integer", 0 }, { "squeeze_axis", "boolean", false }, "*" })
 
 
@@ -112,7 +113,7 @@ local function histogram(...)
 end
 
 
--- Splits an axis at the given indices, or into so many equal pieces.
+-- Splits an axis at given indices, or into a given number of equal pieces.
 local function split_v2(...)
   local a = SPLIT(...)
   local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }
@@ -143,7 +144,7 @@ end
 -- @string name "linalg"
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them
-local function prefixed(name, prefix, own)
+local function make_prefixed(name, prefix, own)
   local functions = {}
   local missing = namespace.missing("sym." .. name, "function", own, function()
     return names_with(prefix)
@@ -192,13 +193,13 @@ local function distribution_form(name, rows)
   spec[#spec + 1] = { "shape", "shape?" }
   spec[#spec + 1] = { "dtype", "dtype?" }
   spec[#spec + 1] = "*"
-  return form("random." .. name, spec)
+  return make_form("random." .. name, spec)
 end
 
 
 -- Returns the parameter that the operator takes: for the exponential distribution the rate, 1 /
 -- scale.
-local function rate(name, value)
+local function convert_scale(name, value)
   if name ~= "exponential" then
     return value
   end
@@ -215,7 +216,7 @@ local function sampler(name, rows)
       local v = a[row[1]]
       inputs[i] = v
       symbols = symbols + (type(v) == "table" and 1 or 0)
-      params[row[2]] = type(v) == "number" and rate(name, v) or nil
+      params[row[2]] = type(v) == "number" and convert_scale(name, v) or nil
     end
     if symbols == 0 then
       return compose("_random_" .. name, {}, params, func, options(a))
@@ -223,17 +224,17 @@ local function sampler(name, rows)
       Error.raise{ code = "type", func = func,
         message = "the parameters are all numbers or all symbols" }
     end
-    inputs[1] = rate(name, inputs[1])
+    inputs[1] = convert_scale(name, inputs[1])
     return compose("_sample_" .. name, inputs, params, func, options(a))
   end
 end
 
 
-local RANDINT = form("random.randint", { { "low", "integer" }, { "high", "integer" },
+local RANDINT = make_form("random.randint", { { "low", "integer" }, { "high", "integer" },
   { "shape", "shape?" }, { "dtype", "dtype?" }, "*" })
-local MULTINOMIAL = form("random.multinomial", { { "data", "symbol" }, { "shape", "shape?" },
+local MULTINOMIAL = make_form("random.multinomial", { { "data", "symbol" }, { "shape", "shape?" },
   { "get_prob", "boolean", false }, { "dtype", "dtype", "int32" }, "*" })
-local SHUFFLE = form("random.shuffle", { { "data", "symbol" }, "*" })
+local SHUFFLE = make_form("random.shuffle", { { "data", "symbol" }, "*" })
 
 
 local function random_functions()
@@ -279,13 +280,13 @@ function create.add(symbol)
   symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
   symbol.arange, symbol.linspace, symbol.histogram, symbol.split_v2 =
     arange, linspace, histogram, split_v2
-  symbol.random = prefixed("random", "_random_", random_functions())
-  symbol.linalg = prefixed("linalg", "_linalg_", {})
+  symbol.random = make_prefixed("random", "_random_", random_functions())
+  symbol.linalg = make_prefixed("linalg", "_linalg_", {})
   symbol.sparse = namespace.refused("sym.sparse", "sparse storage is not part of Tycho")
-  symbol.image = prefixed("image", "_image_", {})
+  symbol.image = make_prefixed("image", "_image_", {})
   local controls = control.functions(symbol)
   updates(controls, "symbol", "sym.contrib.", { scale = make_scale, operator = operators.maker })
-  symbol.contrib = prefixed("contrib", "_contrib_",
+  symbol.contrib = make_prefixed("contrib", "_contrib_",
     zipfian(finite(controls, "symbol", "sym.contrib."), "symbol", "sym.contrib.",
       symbol.random.uniform))
   -- Integers stay in their type, as with moments: a symbol does not know its type.

@@ -37,8 +37,10 @@ local function type_word(name)
 end
 
 
--- Asks for shapes (or dtypes) of everything; nil while too little is known.
-local function ask(n, prop, method, ins, complete, word)
+-- Calls infer_shape or infer_type of an operator's class. Returns the shapes or dtypes of all
+-- inputs, states and outputs as text; nil if the method fails while inputs are unknown. complete:
+-- whether all inputs are known, so that a failure is an error.
+local function infer_text(n, prop, method, ins, complete, word)
   local nargs, nouts, nauxs = #prop:list_arguments(), #prop:list_outputs(),
     #prop:list_auxiliary_states()
   local ok, a, b, c = attempt(prop[method], prop, ins)
@@ -64,9 +66,9 @@ local function infer_node(n, prop, descs, first, default)
   local none = #prop:list_arguments() == 0
   return {
     __custom_shapes__ = (none or tables.is_known(shapes[1]))
-      and ask(n, prop, "infer_shape", shapes, complete, shape_word) or nil,
-    __custom_types__ = (none or types[1]) and ask(n, prop, "infer_type", types, typed, type_word)
-      or nil,
+      and infer_text(n, prop, "infer_shape", shapes, complete, shape_word) or nil,
+    __custom_types__ = (none or types[1])
+      and infer_text(n, prop, "infer_type", types, typed, type_word) or nil,
   }
 end
 
@@ -92,14 +94,14 @@ function inference.has(order)
 end
 
 
---- Builds a graph whose Lua operators know their shapes, as far as they follow from
--- what is given (not for users).
+--- Returns a graph in which operators written in Lua have the shapes and dtypes that follow from
+-- the given ones (not for users).
 -- @tparam table built as `graph.of`
 -- @tparam cdata wants `ty_want[]`
 -- @int count of them
 -- @tparam function rebuild rebuild(hints) -> built; hints: node -> attributes
 -- @string func for errors
--- @string[opt] default the dtype of what stays unknown: an executor is to be made
+-- @string[opt] default the dtype for inputs whose dtype stays unknown
 function inference.resolve(built, wants, count, rebuild, func, default)
   local first, total = node.firsts(built.order)
   local hints, props, assumed = {}, {}, nil

@@ -1,5 +1,5 @@
---- One `forward` for arrays and symbols: each function calls the one of `ty.nd` if it gets arrays,
--- that of `ty.sym` if it gets symbols.
+--- Functions of arrays and symbols, for one `forward` that serves both: each calls the function of
+-- `ty.nd` if it gets arrays, that of `ty.sym` if it gets symbols.
 --
 --     F.relu(ty.nd.array{-1, 2})           --> an NDArray
 --     F.relu(ty.sym.Variable("a"))         --> a Symbol
@@ -30,13 +30,13 @@ local getmetatable, select, type, unpack = getmetatable, select, type, unpack
 -- Choosing ----------------------------------------------------------------------------------------
 
 -- Returns the class of the first tensor in a table of arguments: NDArray, Symbol or nil.
-local function class_in(t)
+local function find_class_in(t)
   for i = 1, #t do
     local class = getmetatable(t[i])
     if class == NDArray or class == Symbol then
       return class
     elseif class == nil and type(t[i]) == "table" then
-      class = class_in(t[i])
+      class = find_class_in(t[i])
       if class then
         return class
       end
@@ -47,7 +47,7 @@ local function class_in(t)
     if class == NDArray or class == Symbol then
       return class
     elseif class == nil and type(v) == "table" and type(key) == "string" then
-      class = class_in(v)
+      class = find_class_in(v)
       if class then
         return class
       end
@@ -62,7 +62,7 @@ local function find_class(first, ...)
   if class == NDArray or class == Symbol then
     return class
   elseif class == nil and type(first) == "table" then
-    class = class_in(first)
+    class = find_class_in(first)
     if class then
       return class
     end
@@ -73,7 +73,7 @@ local function find_class(first, ...)
 end
 
 
--- Refuses an array among symbols.
+-- Raises E(type) for an array among the arguments of a function of symbols.
 local function check_arguments(func, ...)
   for i = 1, select("#", ...) do
     local v = select(i, ...)
@@ -92,8 +92,8 @@ local function check_arguments(func, ...)
 end
 
 
--- Returns a function of arrays, called as F.<func>, that accepts the option `name`, which only
--- symbols have. Operators accept it themselves.
+-- Returns the function f of arrays so that it accepts the option `name`, which only symbols have.
+-- Operators accept it themselves. func: its public name, "F.zeros".
 local function accept_name(f, func)
   local form = args.forms[func:gsub("^F", "nd")]
   if not form or form.by_name.name then
@@ -116,8 +116,8 @@ local function accept_name(f, func)
 end
 
 
--- Returns a function of both namespaces, which finds theirs when they are first needed.
-local function either(func, key, arrays, symbols)
+-- Returns the function `key` of both namespaces. The namespaces are asked for theirs at its calls.
+local function make_choice(func, key, arrays, symbols)
   local on_arrays
   local function choose(...)
     local class = find_class(...)
@@ -134,33 +134,35 @@ end
 
 -- Namespaces --------------------------------------------------------------------------------------
 
-local function field(space, key)
+local function get_field(space, key)
   return space[key]
 end
 
 
--- Returns whether a namespace has a name.
-local function has(space, key)
-  local ok, value = pcall(field, space, key)
+-- Returns whether a namespace has a function of a name.
+local function has_function(space, key)
+  local ok, value = pcall(get_field, space, key)
   return ok and type(value) == "function"
 end
 
 
--- Returns a namespace of functions that two namespaces share.
-local function both(name, arrays, symbols, own, names)
+-- Returns a namespace of the functions that both namespaces have, which are added to `own` when
+-- they are first used. names: returns the names for the error of an unknown one.
+local function make_namespace(name, arrays, symbols, own, names)
   local missing = namespace.missing(name, "operator", own, names)
   return setmetatable(own, { __index = function(_, key)
-    if type(key) ~= "string" or not (has(arrays, key) and has(symbols, key)) then
+    if type(key) ~= "string" or not (has_function(arrays, key) and has_function(symbols, key)) then
       return missing(key)
     end
-    local f = either(name .. "." .. key, key, arrays, symbols)
+    local f = make_choice(name .. "." .. key, key, arrays, symbols)
     rawset(own, key, f)
     return f
   end })
 end
 
 
-local function names_with(prefix)
+-- Returns a function that lists the operators whose names begin with a prefix, without the prefix.
+local function make_lister(prefix)
   return function()
     local names = {}
     for _, name in ipairs(registry.names(true)) do
@@ -177,7 +179,7 @@ local own = {}
 
 for name, prefix in pairs{ random = "_random_", linalg = "_linalg_", contrib = "_contrib_",
     image = "_image_" } do
-  own[name] = both("F." .. name, nd[name], sym[name], {}, names_with(prefix))
+  own[name] = make_namespace("F." .. name, nd[name], sym[name], {}, make_lister(prefix))
 end
 
 
@@ -187,6 +189,6 @@ function own.is_symbol(x)
 end
 
 
-return both("F", nd, sym, own, function()
+return make_namespace("F", nd, sym, own, function()
   return registry.names(true)
 end)

@@ -1,9 +1,9 @@
---- How many operations on numbers a network takes. For `models/inspect.lua` and
+--- Counts the arithmetic operations of a network, for `models/inspect.lua` and
 -- `module/summary.lua`.
 --
--- Products count exactly, two for each pair of factors; other operators count one for each element
--- of their outputs, and those that only move elements none. Bodies of loops and branches are not
--- looked into.
+-- Products count two operations for each pair of factors. Other operators count one for each
+-- element of their outputs; those that only move elements count none, and bodies of loops and
+-- branches are not counted.
 --
 -- @module tycho.symbol.flops
 
@@ -32,15 +32,17 @@ local function is_true(text)
 end
 
 
--- Returns the length of a matrix's inner axis.
-local function inner(shape, transposed)
+-- Returns the length of the axis of the left matrix that a product sums over.
+local function inner_length(shape, transposed)
   return transposed and shape[#shape - 1] or shape[#shape]
 end
 
 
-local function matrix_product(first, second)
+-- Returns the count of a product of matrices. transposed: the attribute that says whether the left
+-- one is transposed.
+local function matrix_product(transposed)
   return function(attrs, ins, outs)
-    return 2 * tables.product(outs[1]) * inner(ins[1], is_true(attrs[first or second]))
+    return 2 * tables.product(outs[1]) * inner_length(ins[1], is_true(attrs[transposed]))
   end
 end
 

@@ -1,8 +1,7 @@
---- From symbols to the core: building a native graph.
+--- The core's graphs of symbols.
 --
--- A graph is built from the heads when something is asked, and kept with the symbol
--- until an attribute changes (`node.edits`). Nodes of the graph are numbered as
--- the walk from the heads finds them.
+-- A graph is built when it is first needed, and kept with the symbol until an attribute of some
+-- node changes (`node.edits`). Its nodes are in the order of the walk from the heads.
 --
 -- @module tycho.symbol.graph
 
@@ -98,7 +97,7 @@ end
 
 local input_capacity, input_list = 64, entry_array(64)
 
--- Writes a node's inputs into an array that the next call uses again.
+-- Returns a node's inputs as an array, which the next call overwrites.
 local function put_inputs(inputs, position)
   local n = #inputs
   if n > input_capacity then
@@ -170,8 +169,8 @@ function graph.of(symbol, func)
 end
 
 
---- Returns the present contents of a symbol, for a copy that is made later: nodes change in nothing
--- but attributes and ports.
+--- Returns the present contents of a symbol, from which `restore` makes a copy later: only
+-- attributes and ports of a node can change.
 -- @param symbol the symbol
 -- @treturn table
 function graph.snapshot(symbol)
@@ -180,14 +179,15 @@ function graph.snapshot(symbol)
   for i, n in ipairs(order) do
     dicts[i], ports[i] = n.attrs, n.ports
   end
-  -- a file may have more nodes
+  -- the graph of a file may have nodes that the symbol does not reach
   local same = built and built.edits == node.edits and #built.order == #order
   return { entries = symbol._entries, order = order, attrs = dicts, ports = ports,
     built = same and built or nil }
 end
 
 
--- Returns a native graph for clones of its nodes, which have the same contents.
+-- Returns the native graph of a symbol for another one whose nodes are copies of its nodes. clone:
+-- node -> its copy.
 local function clone_graph(built, clone)
   local order, position = {}, {}
   for i, n in ipairs(built.order) do
@@ -211,15 +211,15 @@ function graph.restore(snapshot)
 end
 
 
---- Returns whether operators written in Lua are in a graph, which must be asked for their shapes.
+--- Returns whether operators written in Lua are in a graph; the core does not know their shapes.
 -- @tparam table built as `graph.of`
 function graph.is_custom(built)
   return node.has_custom() and require("tycho.symbol.custom").has(built.order)
 end
 
 
---- Returns the native graph of a symbol for given shapes and dtypes: operators written in
--- Lua have been asked for theirs.
+--- Returns the native graph of a symbol for given shapes and dtypes, with those that operators
+-- written in Lua infer from them.
 -- @param symbol the symbol
 -- @tparam cdata wants `ty_want[]`
 -- @int count of them

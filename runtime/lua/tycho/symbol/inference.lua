@@ -1,4 +1,4 @@
---- Shapes and dtypes over a symbol's graph: what is given, asking the core, what comes of it.
+--- Inference of the shapes and dtypes in a symbol's graph.
 --
 -- `inference.methods` are methods of Symbol (symbol/symbol.lua).
 --
@@ -26,10 +26,11 @@ local inference = { methods = Symbol }
 local want_array, desc_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_desc[?]")
 
 
--- What is given -----------------------------------------------------------------------------------
+-- Arguments ---------------------------------------------------------------------------------------
 
--- Returns positional values by the names of the arguments, in order; `ty.null` leaves one out.
-local function by_position(list, order, func)
+-- Returns argument name -> value, for values in the order of the arguments; `ty.null` leaves one
+-- out.
+local function name_values(list, order, func)
   local names = graph.variable_names(order)
   if #list > #names then
     Error.raise{ code = "value", func = func, expected = #names, got = #list,
@@ -58,21 +59,21 @@ local function check_names(dict, order, func)
 end
 
 
---- Returns values by argument name from a call: either a list in argument order or names; both are
--- E(value).
+--- Returns argument name -> value, for a list in the order of the arguments, or a table of names;
+-- both together are E(value).
 function inference.given(list, dict, order, func)
   if list and next(dict) then
     Error.raise{ code = "value", func = func, argument = (next(dict)),
       message = "arguments are given by position and by name; use one of them" }
   end
-  dict = list and by_position(list, order, func) or dict
+  dict = list and name_values(list, order, func) or dict
   check_names(dict, order, func)
   return dict
 end
 
 
--- Fills a native description with a shape; an unknown one (`{}`) has no dimensions. A number is no
--- shape here: it is more often a slip than an array of one dimension.
+-- Sets the shape of a native description; an unknown one (`{}`) has no dimensions. A number is
+-- E(type): it is more often a mistake than a shape of one dimension.
 local function put_shape(desc, shape, name, func)
   local ok, sizes = args.types.shape.check(shape)
   ok = ok and type(shape) == "table"
@@ -103,8 +104,9 @@ end
 
 -- Inference ---------------------------------------------------------------------------------------
 
---- Adds to an error of the core where each input's shape of the failed node comes from: "given",
--- "attribute" or "of" the node that made it; nothing for a variable whose shape is unknown.
+--- Adds to an error of the core where the shape of each input of the failed node comes from:
+-- "given", "attribute", or "of" and the name of the node that made the input; nothing for a
+-- variable whose shape is unknown.
 -- @param e error object
 -- @tparam table built the native graph, as `graph.of`
 -- @tparam table given names whose shape or array was given
@@ -125,10 +127,10 @@ function inference.explain(e, built, given)
 end
 
 
--- Runs inference with what is known.
+-- Infers shapes or dtypes from given ones.
 -- @param symbol the symbol
--- @tparam table given argument name -> whatever `put` understands
--- @tparam function put put(desc, value, name) fills a native description
+-- @tparam table given argument name -> shape or dtype
+-- @tparam function put called as put(desc, value, name, func): sets it in a native description
 -- @string func for errors
 -- @treturn cdata descriptions of all outputs of all nodes, in order
 -- @treturn table the graph, as `graph.of`
@@ -171,7 +173,8 @@ local function dtype_known(desc)
   return desc.dtype ~= C.TY_NODTYPE
 end
 
---- The two things that are inferred: how they are given, read and known.
+--- What is inferred: `put` sets it in a native description, `read` returns it from there, `known`
+-- returns whether it is complete there; `what` is its name in warnings.
 inference.SHAPES =
   { put = put_shape, known = shape_known, what = "shapes", read = function(desc)
     return counted_from_1(class.shape_of(desc))
@@ -193,7 +196,7 @@ local function warn_undecided(built, descs, first, kind, func)
   end
   log:warning(("%s: the %s of these arguments cannot be inferred from what was given: %s%s")
     :format(func, kind.what, #names > 0 and table.concat(names, ", ")
-      or "none, but inner values are undecided", more and ", ..." or ""))
+      or "none, but outputs of operators are unknown", more and ", ..." or ""))
 end
 
 
@@ -219,9 +222,9 @@ local function fit_descs(shapes)
 end
 
 
--- Returns the core's `want` structs of inputs, and of arguments whose dtype does not follow from
--- them, which are float32; and their number.
-local function input_wants(names, shapes, types, undecided)
+-- Returns an array of the given descriptions for `ty_graph_infer`, and their number. undecided:
+-- nil, or the set of arguments whose dtypes do not follow from the given ones; they get float32.
+local function make_wants(names, shapes, types, undecided)
   local wants, count = want_array(#names + 1), 0
   for _, name in ipairs(names) do
     local shape, dtype = shapes[name], types[name]
@@ -283,7 +286,7 @@ local function are_dtypes_known(descs, count)
 end
 
 
-local MOST_KEPT = 4096                   -- descriptions that wait for the next inference: 576 KiB
+local MOST_KEPT = 4096                   -- descriptions kept for the next inference: 576 KiB
 local kept, nkept = nil, 0
 
 -- Returns an array of at least n descriptions; the next call may return the same one.
@@ -304,8 +307,8 @@ end
 -- @param symbol the symbol
 -- @tparam table shapes by name
 -- @tparam table types dtypes of the same names
--- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil where that is not
---   all there is to say: a contradiction, something unknown, an operator written in Lua
+-- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil if the shapes
+--   contradict each other, if a shape or dtype stays unknown, or for an operator written in Lua
 function inference.find_variables(symbol, shapes, types)
   local built, names = graph.of(symbol, "Symbol"), graph.names(symbol).arguments
   if graph.is_custom(built) or not fit_descs(shapes) then
@@ -314,7 +317,7 @@ function inference.find_variables(symbol, shapes, types)
   local count = count_values(built.order)
   local descs, undecided, found = take_descs(count), nil, nil
   for _ = 1, 2 do
-    local wants, nwant = input_wants(names, shapes, types, undecided)
+    local wants, nwant = make_wants(names, shapes, types, undecided)
     if C.ty_graph_infer(built.handle, wants, nwant, 1, descs) > 0 then
       return nil
     end
@@ -334,7 +337,7 @@ end
 -- @param symbol the symbol
 -- @tparam table kind `inference.SHAPES` or `inference.DTYPES`
 -- @tparam table given by argument name
--- @bool partial hand out what is known
+-- @bool partial returns what is known, even if it is incomplete
 -- @string func for errors
 function inference.results(symbol, kind, given, partial, func)
   local descs, built, first = infer(symbol, given, kind.put, func)
@@ -367,18 +370,19 @@ local function infer_method(func, kind, partial)
   end
 end
 
---- `arg_shapes, out_shapes, aux_shapes` from named shapes, or from a list in argument order
--- (`ty.null` leaves one out). Incomplete: three nils and a warning. A size 0 is unknown.
--- Conflicts E(shape) with the node.
+--- Returns `arg_shapes, out_shapes, aux_shapes`, inferred from shapes by argument name, or from a
+-- list in argument order (`ty.null` leaves one out). A size of 0 is unknown. If shapes stay
+-- unknown, it warns and returns three nils. A contradiction is E(`shape`), which names the node.
 -- @function Symbol:infer_shape
 Symbol.infer_shape = infer_method("infer_shape", inference.SHAPES, false)
---- As `infer_shape`, with what is known: `{}` for an unknown shape, 0 for an unknown size.
+--- Returns the same as `infer_shape` even if it is incomplete: `{}` for an unknown shape, 0 for an
+-- unknown size.
 -- @function Symbol:infer_shape_partial
 Symbol.infer_shape_partial = infer_method("infer_shape_partial", inference.SHAPES, true)
---- `arg_types, out_types, aux_types` from dtypes given likewise.
+--- Returns `arg_types, out_types, aux_types`, inferred from dtypes as `infer_shape` does it.
 -- @function Symbol:infer_type
 Symbol.infer_type = infer_method("infer_type", inference.DTYPES, false)
---- As `infer_type`, with `ty.null` for what is unknown.
+--- Returns the same as `infer_type` even if it is incomplete: `ty.null` for an unknown dtype.
 -- @function Symbol:infer_type_partial
 Symbol.infer_type_partial = infer_method("infer_type_partial", inference.DTYPES, true)
 

@@ -1,8 +1,8 @@
 --- Symbol files: writing, and reading of all versions.
 --
--- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the
--- parsed graph, which knows the text its file stands for; its nodes are read back as Lua nodes when
--- they are asked for, so it composes like any other.
+-- The core writes and parses the text (`ty_graph_text`, `ty_graph_parse`). A symbol that was read
+-- keeps the core's graph. Its nodes become Lua nodes when they are first needed, so it composes
+-- like any other symbol.
 --
 -- @module tycho.symbol.json
 
@@ -97,13 +97,14 @@ read_entries = function(g, Symbol, where)
 end
 
 
--- Keeps the parsed graph as the symbol's own.
-local function attach(symbol, g, entries, nodes)
+-- Keeps the parsed graph as the symbol's own, unless an operator written in Lua is in it: its file
+-- lacks what the operator's class says.
+local function attach_graph(symbol, g, entries, nodes)
   local position = {}
   for i, n in ipairs(nodes) do
     position[n] = i
     if n.custom then
-      return                             -- the file does not say what the operator's class does
+      return
     end
   end
   local count = #entries
@@ -117,7 +118,7 @@ local function attach(symbol, g, entries, nodes)
 end
 
 
--- Returns whether an operator written in Lua is among the nodes: its class says what it is.
+-- Returns whether an operator written in Lua is in a graph.
 local function has_custom(g)
   local count, raw = ffi.new("int[1]"), ffi.new("ty_node")
   check(C.ty_graph_size(g, count), "sym.load")
@@ -131,9 +132,9 @@ local function has_custom(g)
 end
 
 
--- Returns a symbol of so many outputs, whose entries are made by `make` when they are first read.
--- An output holds as little as possible: its position, and a function that all share.
-local function later(Symbol, count, make)
+-- Returns a symbol of `count` outputs whose entries `make` makes when they are first read. An
+-- output holds as little as possible: its position, and a function that all share.
+local function make_deferred(Symbol, count, make)
   local entries
   local function entries_of(symbol)
     entries = entries or make()
@@ -159,35 +160,36 @@ end
 local function make_symbol(g, Symbol, where)
   local heads, count, symbol = ffi.new("const ty_entry *[1]"), ffi.new("int[1]"), nil
   check(C.ty_graph_heads(g, heads, count), "sym.load")
-  symbol = later(Symbol, count[0], function()
+  symbol = make_deferred(Symbol, count[0], function()
     local entries, nodes = read_entries(g, Symbol, where)
-    attach(symbol, g, entries, nodes)
+    attach_graph(symbol, g, entries, nodes)
     return entries
   end)
-  local _ = has_custom(g) and symbol._entries            -- fails here where the class is not there
+  local _ = has_custom(g) and symbol._entries            -- raises if an operator's class is missing
   return symbol
 end
 
 
--- Logs the version of a file that was written by another version.
-local function tell_version(g, func)
+-- Logs the version of a file unless it is the current one.
+local function log_version(g, func)
   local out = ffi.new("int[1]")
   check(C.ty_graph_version(g, out), func)
   local version = out[0]
-  local said = ("%d.%d.%d"):format(math.floor(version / 10000),
+  local shown = ("%d.%d.%d"):format(math.floor(version / 10000),
     math.floor(version / 100) % 100, version % 100)
   if version > CURRENT then
-    log:warning(func .. ": the graph was written by the newer version " .. said
+    log:warning(func .. ": the graph was written by the newer version " .. shown
       .. "; reading it as it is")
   elseif version < CURRENT then
-    log:debug(func .. ": the graph was written by version " .. said
+    log:debug(func .. ": the graph was written by version " .. shown
       .. "; bringing it up to the present form")
   end
 end
 
 
--- Returns the symbol of a graph that was read, or the error of `code`.
-local function read(Symbol, code, out, func, file)
+-- Returns the symbol of the graph in `out`, or raises the error of `code`, the result of reading
+-- it.
+local function take_graph(Symbol, code, out, func, file)
   if code ~= 0 then
     local e = native.failure(code, func)
     if file and e.code ~= "io" then
@@ -197,16 +199,16 @@ local function read(Symbol, code, out, func, file)
     error(e, 0)
   end
   local g = native.own(out[0], C.ty_graph_free)
-  tell_version(g, func)
+  log_version(g, func)
   return make_symbol(g, Symbol, Error.caller(2))
 end
 
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the symbol without casts of mixed precision, but for those that are outputs: these keep
--- their types.
-local function without_casts(symbol, Symbol)
+-- Returns the symbol without casts of mixed precision, except those that are outputs, whose types
+-- stay as they are.
+local function remove_casts(symbol, Symbol)
   local entries, order = symbol._entries, node.walk(symbol._entries)
   local any, is_output, kept = false, {}, {}
   for _, n in ipairs(order) do
@@ -251,26 +253,26 @@ function symbol_json.add(namespace, Symbol)
   -- @string fname
   function namespace.load(...)
     local path, out = LOAD(...).fname, ffi.new("ty_graph *[1]")
-    return read(Symbol, C.ty_graph_load(path, out), out, "sym.load", path)
+    return take_graph(Symbol, C.ty_graph_load(path, out), out, "sym.load", path)
   end
 
   --- Returns a symbol from the text of a symbol file.
   -- @string json_str
   function namespace.load_json(...)
     local content, out = LOAD_JSON(...).json_str, ffi.new("ty_graph *[1]")
-    local broken = content:find("%z")                    -- a C text would end there unnoticed
-    if broken then
+    local zero = content:find("%z")                      -- a text of C would end there
+    if zero then
       Error.raise{ code = "format", func = "sym.load_json",
-        message = ("byte %d: this is not text"):format(broken - 1) }
+        message = ("byte %d: this is not text"):format(zero - 1) }
     end
-    return read(Symbol, C.ty_graph_parse(content, out), out, "sym.load_json")
+    return take_graph(Symbol, C.ty_graph_parse(content, out), out, "sym.load_json")
   end
 
   --- Returns the text of a symbol file, byte for byte as the reference writes it.
-  -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts, but
-  --   those that are outputs
+  -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts, except those
+  --   that are outputs
   function Symbol:tojson(...)
-    local symbol = TOJSON(...).remove_amp_cast and without_casts(self, Symbol) or self
+    local symbol = TOJSON(...).remove_amp_cast and remove_casts(self, Symbol) or self
     return graph.text(symbol, "Symbol:tojson")
   end
 

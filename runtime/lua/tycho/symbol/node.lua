@@ -3,10 +3,10 @@
 -- A node is `{op, name, attrs, inputs, ports, where, bodies, custom, serial}`; a variable has no
 -- `op`; serial numbers are in the order in which a script made the operators. An entry is
 -- `{node, k}`: output k (from 0) of a node. A symbol is a list of entries (symbol.lua). Symbols
--- share nodes; a node is changed by nothing but `set_attr`, which moves `edits`, so that graphs
--- built before are known to be old. Tables of attributes are never changed, so nodes share them.
--- Walks are depth-first, inputs before readers, left to right: the order of all lists. They are
--- loops, so a graph may be deep.
+-- share nodes; only `set_attr` changes an attribute of a node in use, and counts it in `edits`, by
+-- which the native graphs of symbols know that they are out of date. Tables of attributes are never
+-- changed, so nodes share them. Walks are depth-first, inputs before readers, left to right: all
+-- lists have this order. They are loops without recursion, so a graph may be deep.
 --
 -- @module tycho.symbol.node
 
@@ -20,7 +20,7 @@ local tracing = require "tycho.symbol.tracing"
 
 local node = {}
 
---- Moves whenever an attribute of an existing node changes.
+--- Counts the changes of attributes of existing nodes.
 node.edits = 0
 
 local VARIABLE = { inputs = {}, outputs = { "" }, mutated = {}, nvisible = 1 }
@@ -57,7 +57,7 @@ end
 
 local made = 0                           -- nodes of operators so far
 
---- Returns an operator's node without inputs yet.
+--- Returns the node of an operator, which has no inputs yet.
 -- @tparam table schema of the registry
 -- @string name
 -- @tparam table dict attributes, all text
@@ -297,7 +297,7 @@ local INITIALISERS = {
 
 -- Sets `__init__` of input variables that have usual initializers. A variable that was made for
 -- this node is in no graph yet, so its attributes are replaced directly.
-local function annotate(n, given)
+local function set_initialisers(n, given)
   if n.op == "UpSampling" and n.attrs.sample_type ~= "bilinear" then
     return
   end
@@ -333,7 +333,7 @@ function node.connect(n, given, func)
     n.inputs[i] = entry
   end
   if INITIALISERS[n.op] then
-    annotate(n, given)
+    set_initialisers(n, given)
   end
 end
 

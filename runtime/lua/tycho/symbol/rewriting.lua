@@ -1,4 +1,4 @@
--- What rewrites of a graph share whose parameters are known: simplification of imported networks,
+-- What rewrites of graphs with known parameters share: simplification of imported networks and
 -- quantization (not for users).
 --
 -- A rewrite has a table g: entries (the outputs), params (name -> array; new ones are added), func
@@ -128,7 +128,7 @@ function rewriting.has_large_groups(shape, groups)
 end
 
 
--- Returns the array of an entry that is a parameter.
+-- Returns the array of an entry that is a parameter; nil: it is none.
 function rewriting.parameter_of(g, entry)
   return not entry[1].op and g.params[entry[1].name] or nil
 end

@@ -20,13 +20,13 @@ local FUNC = "onnx.import_model"
 
 
 -- Returns the output of a new node that takes the name and place of another.
-local function replacement(g, n, op, attrs, inputs)
+local function replace_node(g, n, op, attrs, inputs)
   return { rewriting.operator(g, op, n.name, attrs, inputs, n.where) }
 end
 
 
 -- Returns the shape of an output of an operator; -1 where a size is open.
-local function shape_of(g, entry)
+local function get_shape(g, entry)
   local shapes = g.shapes[entry[1]]
   return shapes and shapes[entry[2] + 1]
 end
@@ -49,7 +49,7 @@ local PRODUCTS = {
 
 
 -- Returns x as a vector if it has one element for each channel of an output with `rank` axes.
-local function by_channel(x, rank, axis, count)
+local function flatten_by_channel(x, rank, axis, count)
   local shape = x.shape
   local at = #shape - (rank - (axis == 0 and rank or axis))
   if #shape > rank or x.size ~= count or at < 1 or shape[at] ~= count then
@@ -62,14 +62,14 @@ end
 -- Returns the node of a product that only n reads, as earlier rules left it, the constants that n
 -- combines with its channels, and its bias. A product with a further step after its bias does not
 -- count.
-local function product_and_vector(g, n)
+local function find_product_and_vector(g, n)
   for i = 1, 2 do
     local before, x = n.inputs[i], parameter_of(g, n.inputs[3 - i])
-    local product, shape = g.moved(before)[1], shape_of(g, before)
+    local product, shape = g.moved(before)[1], get_shape(g, before)
     local kind = PRODUCTS[product.op]
     if x and kind and shape and is_only_read(g, before)
         and not (product.attrs.act_type or product.attrs.with_sum) then
-      local vector = by_channel(x, #shape, kind.axis, tonumber(product.attrs[kind.count]))
+      local vector = flatten_by_channel(x, #shape, kind.axis, tonumber(product.attrs[kind.count]))
       local given = product.inputs[kind.bias]
       local bias = given and parameter_of(g, given)
       if vector and (bias or not given) then
@@ -85,7 +85,7 @@ end
 local function fold_shift(g, n)
   local product, shift, bias = nil, nil, nil
   if ADDS[n.op] then
-    product, shift, bias = product_and_vector(g, n)
+    product, shift, bias = find_product_and_vector(g, n)
   end
   if not product then
     return nil
@@ -93,7 +93,7 @@ local function fold_shift(g, n)
   local inputs = tables.copied(product.inputs)
   inputs[PRODUCTS[product.op].bias] = new_parameter(g, n.name .. "_bias",
     bias and bias + shift or shift)
-  return replacement(g, n, product.op, node.merged(product.attrs, { no_bias = "False" }), inputs)
+  return replace_node(g, n, product.op, node.merged(product.attrs, { no_bias = "False" }), inputs)
 end
 
 
@@ -102,7 +102,7 @@ end
 local function fold_scale(g, n)
   local product, scale, bias = nil, nil, nil
   if MULTIPLIES[n.op] then
-    product, scale, bias = product_and_vector(g, n)
+    product, scale, bias = find_product_and_vector(g, n)
   end
   local weight = product and PRODUCTS[product.op].by_rows and parameter_of(g, product.inputs[2])
   if not weight then
@@ -112,7 +112,7 @@ local function fold_scale(g, n)
   for i = 2, #weight.shape do
     shape[i] = 1
   end
-  return replacement(g, n, product.op, product.attrs, { product.inputs[1],
+  return replace_node(g, n, product.op, product.attrs, { product.inputs[1],
     new_parameter(g, n.name .. "_weight", weight * scale:reshape(shape)),
     bias and new_parameter(g, n.name .. "_bias", bias * scale) })
 end
@@ -132,12 +132,12 @@ local function is_row_mean(g, n)
     return false
   end
   local axis = tonumber((n.attrs.axis or ""):match "^%(?(%-?%d+),?%)?$")
-  local shape = shape_of(g, { n, 0 })
+  local shape = get_shape(g, { n, 0 })
   return axis and shape and (axis == -1 or axis == #shape - 1)
 end
 
 
--- Returns the entry whose square a node is; nil: it is no square.
+-- Returns the entry whose square a node is; nil: it is not a square.
 local function find_squared(n)
   if n.op == "square" or n.op == "_power_scalar" and tonumber(n.attrs.scalar) == 2
     or n.op == "elemwise_mul" and same_entry(n.inputs[1], n.inputs[2]) then
@@ -168,7 +168,7 @@ end
 
 
 -- Returns the input of a node that is a vector of `size` parameters, and the other one.
-local function vector_and_other(g, n, size)
+local function find_vector_and_other(g, n, size)
   for i = 1, 2 do
     local x = parameter_of(g, n.inputs[i])
     if x and #x.shape == 1 and x.size == size then
@@ -181,25 +181,25 @@ end
 -- Joins a mean, a deviation, a scale and a shift to a LayerNorm. Returns the replacement, nil: the
 -- node stays.
 local function join_layer_norm(g, n)
-  local shape = ADDS[n.op] and shape_of(g, { n, 0 })
+  local shape = ADDS[n.op] and get_shape(g, { n, 0 })
   if not shape then
     return nil
   end
   local size = shape[#shape]
-  local beta, scaled = vector_and_other(g, n, size)
+  local beta, scaled = find_vector_and_other(g, n, size)
   if not beta or not MULTIPLIES[scaled[1].op] then
     return nil
   end
-  local gamma, normal = vector_and_other(g, scaled[1], size)
+  local gamma, normal = find_vector_and_other(g, scaled[1], size)
   local x, eps = nil, nil
   if gamma then
     x, eps = find_normalised(g, normal[1])
   end
-  local normal_shape = x and shape_of(g, normal)
+  local normal_shape = x and get_shape(g, normal)
   if not normal_shape or #normal_shape ~= #shape or normal_shape[#shape] ~= size then
     return nil
   end
-  return replacement(g, n, "LayerNorm", { axis = "-1", eps = eps },
+  return replace_node(g, n, "LayerNorm", { axis = "-1", eps = eps },
     { g.moved(x), g.moved(gamma), g.moved(beta) })
 end
 
@@ -209,8 +209,8 @@ end
 local CLOSE = 1e-6                                       -- between numbers of float32
 
 
--- Returns the entry that a node multiplies by a number.
-local function times(n, factor)
+-- Returns the entry that a node multiplies by a number; nil: it does not.
+local function find_multiplied(n, factor)
   local by = tonumber(n.attrs and n.attrs.scalar)
   local by_product = n.op == "_mul_scalar" and by or n.op == "_div_scalar" and by ~= 0 and 1 / by
   if by_product and math.abs(by_product - factor) <= CLOSE * factor then
@@ -219,29 +219,30 @@ local function times(n, factor)
 end
 
 
--- Returns the entry to which a node adds a number.
-local function plus(n, number)
+-- Returns the entry to which a node adds a number; nil: it does not.
+local function find_summed(n, number)
   if n.op == "_plus_scalar" and tonumber(n.attrs.scalar) == number then
     return n.inputs[1]
   end
 end
 
 
--- Returns x of 1 + erf(x / sqrt(2)).
-local function in_erf(n)
-  local erf = plus(n, 1)
-  return erf and erf[1].op == "erf" and times(erf[1].inputs[1][1], math.sqrt(0.5))
+-- Returns the entry x where a node is 1 + erf(x / sqrt(2)).
+local function find_in_erf(n)
+  local erf = find_summed(n, 1)
+  return erf and erf[1].op == "erf" and find_multiplied(erf[1].inputs[1][1], math.sqrt(0.5))
 end
 
 
--- Returns x of x * (1 + erf(x / sqrt(2))) / 2, where any of the three may be halved.
-local function in_gelu(n)
-  local whole = times(n, 0.5)
+-- Returns the entry x where a node is x * (1 + erf(x / sqrt(2))) / 2; either factor, or the
+-- product, may be the halved one.
+local function find_in_gelu(n)
+  local whole = find_multiplied(n, 0.5)
   local product = whole and whole[1] or n
   for i = 1, product.op == "elemwise_mul" and 2 or 0 do
     local a, b = product.inputs[i], product.inputs[3 - i]
-    local half_a, half_b = times(a[1], 0.5), times(b[1], 0.5)
-    local x = in_erf(not whole and half_b and half_b[1] or b[1])
+    local half_a, half_b = find_multiplied(a[1], 0.5), find_multiplied(b[1], 0.5)
+    local x = find_in_erf(not whole and half_b and half_b[1] or b[1])
     local halved = whole or half_b or half_a
     local factor = (whole or half_b) and a or half_a
     if x and halved and same_entry(factor, x) then
@@ -252,13 +253,13 @@ end
 
 
 local function join_gelu(g, n)
-  local x = in_gelu(n)
-  return x and replacement(g, n, "LeakyReLU", { act_type = "gelu" }, { g.moved(x) })
+  local x = find_in_gelu(n)
+  return x and replace_node(g, n, "LeakyReLU", { act_type = "gelu" }, { g.moved(x) })
 end
 
 
--- Returns x of x within two numbers.
-local function within(n, least, most)
+-- Returns the entry x where a node limits x to least .. most.
+local function find_limited(n, least, most)
   if n.op == "clip" then
     return tonumber(n.attrs.a_min) == least and tonumber(n.attrs.a_max) == most and n.inputs[1]
   end
@@ -275,15 +276,15 @@ end
 -- Joins x * clip(x + 3, 0, 6) / 6 to x * hard_sigmoid(x), which is one pass. Returns the
 -- replacement, nil: the node stays.
 local function join_hard_swish(g, n)
-  local whole = times(n, 1 / 6)
+  local whole = find_multiplied(n, 1 / 6)
   local product = whole and whole[1]
   for i = 1, product and product.op == "elemwise_mul" and 2 or 0 do
     local x, gate = product.inputs[i], product.inputs[3 - i]
-    local sum = within(gate[1], 0, 6)
-    local inner = sum and plus(sum[1], 3)
+    local sum = find_limited(gate[1], 0, 6)
+    local inner = sum and find_summed(sum[1], 3)
     if inner and same_entry(inner, x) then
       local moved = g.moved(x)
-      return replacement(g, n, "elemwise_mul", {}, { moved,
+      return replace_node(g, n, "elemwise_mul", {}, { moved,
         rewriting.operator(g, "hard_sigmoid", rewriting.free_name(g, n.name .. "_gate"),
           { alpha = ("%.9g"):format(1 / 6), beta = "0.5" }, { moved }, n.where) })
     end
@@ -291,8 +292,8 @@ local function join_hard_swish(g, n)
 end
 
 
--- Returns whether a node never lets a larger element become a smaller one: its function and the
--- choice of the largest may change places, with the same bits.
+-- Returns whether the function of a node is monotonically increasing: it and a maximum may change
+-- places without a change of bits.
 local function keeps_order(n)
   return n.op == "LeakyReLU" and (n.attrs.act_type or "leaky") == "leaky"
     and tonumber(n.attrs.slope or "0.25") > 0
@@ -304,15 +305,15 @@ local function is_maximum(n)
 end
 
 
--- The largest of activated elements is the activation of the largest, which has fewer elements to
--- compute.
+-- Moves an activation after the maximum that reads it, where it has fewer elements to compute.
+-- Returns the replacement, nil: the node stays.
 local function sink_activation(g, n)
   local entry = is_maximum(n) and g.moved(n.inputs[1])
   local active = entry and entry[1]
   if not active or not keeps_order(active) or not is_only_read(g, n.inputs[1]) then
     return nil
   end
-  local before, after = shape_of(g, n.inputs[1]), shape_of(g, { n, 0 })
+  local before, after = get_shape(g, n.inputs[1]), get_shape(g, { n, 0 })
   for i = 1, #(before or {}) do
     if not after or before[i] < 0 or after[i] > before[i] then
       return nil
@@ -320,7 +321,7 @@ local function sink_activation(g, n)
   end
   local pooled = rewriting.operator(g, "Pooling", rewriting.free_name(g, n.name .. "_pooled"),
     n.attrs, { active.inputs[1] }, n.where)
-  return before and replacement(g, n, active.op, active.attrs, { pooled })
+  return before and replace_node(g, n, active.op, active.attrs, { pooled })
 end
 
 
@@ -330,7 +331,7 @@ local MOST_CLASSES = 2 ^ 16
 
 
 -- Returns the size of a parameter that counts 0, 1, 2 ... along the last axis, its only one.
-local function counting_size(g, entry)
+local function find_counting_size(g, entry)
   local x = parameter_of(g, entry)
   local size = x and x.shape[#x.shape]
   if not x or x.size ~= size or size > MOST_CLASSES then
@@ -345,16 +346,17 @@ local function counting_size(g, entry)
 end
 
 
--- Returns x of x == (0, 1, 2 ...), whose last axis is one element, and the number of classes.
-local function in_one_hot(g, entry)
+-- Returns the entry x where an entry is x == (0, 1, 2 ...) and the last axis of x has one element,
+-- and the number of classes.
+local function find_in_one_hot(g, entry)
   while entry[1].op == "Cast" do
     entry = entry[1].inputs[1]
   end
   local equal = entry[1]
   for i = 1, equal.op == "broadcast_equal" and 2 or 0 do
-    local x, shape = equal.inputs[i], shape_of(g, equal.inputs[i])
+    local x, shape = equal.inputs[i], get_shape(g, equal.inputs[i])
     local classes = shape and shape[#shape] == 1 and #shape > 1
-      and counting_size(g, equal.inputs[3 - i])
+      and find_counting_size(g, equal.inputs[3 - i])
     if classes then
       return x, classes
     end
@@ -368,10 +370,10 @@ local function join_one_hot(g, n)
   if n.op ~= "dot" or n.attrs.transpose_a or n.attrs.transpose_b then
     return nil
   end
-  local x, classes = in_one_hot(g, n.inputs[1])
+  local x, classes = find_in_one_hot(g, n.inputs[1])
   local matrix = x and parameter_of(g, n.inputs[2])
   if not matrix or #matrix.shape ~= 2 or matrix.shape[1] ~= classes
-    or #(shape_of(g, n.inputs[2]) or matrix.shape) ~= 2 then
+    or #(get_shape(g, n.inputs[2]) or matrix.shape) ~= 2 then
     return nil
   end
   local function made(op, attrs, ...)
@@ -383,7 +385,7 @@ local function join_one_hot(g, n)
     moved))
   local rows = made("take", { mode = "clip" }, n.inputs[2], made("squeeze", { axis = "-1" }, index))
   local is_one = made("Cast", { dtype = matrix.dtype }, made("_equal", {}, index, moved))
-  return replacement(g, n, "broadcast_mul", {}, { rows, is_one })
+  return replace_node(g, n, "broadcast_mul", {}, { rows, is_one })
 end
 
 

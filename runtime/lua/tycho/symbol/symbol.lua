@@ -2,7 +2,7 @@
 -- `ty.sym`.
 --
 -- A symbol is a list of entries (node, output); nodes are shared between symbols (symbol/node.lua).
--- Building on a symbol never copies it. Outputs stand in the array part: `#s`, `s[1]`, `ipairs(s)`.
+-- Building on a symbol never copies it. Outputs are the array part: `#s`, `s[1]`, `ipairs(s)`.
 -- A native graph is built from the heads when something is asked of the core (symbol/graph.lua).
 --
 --     local net = ty.sym.FullyConnected{data = ty.sym.Variable("data"),
@@ -56,8 +56,8 @@ local is_plain = values.is_plain
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Puts other entries in place of a symbol's own.
-local function become(self, entries)
+-- Replaces the entries of a symbol.
+local function set_entries(self, entries)
   for i = #self, 1, -1 do
     self[i] = nil
   end
@@ -78,7 +78,7 @@ end
 
 --- Returns a symbol of the given entries (not for users).
 function Symbol.of(entries)
-  return become(setmetatable({}, Symbol), entries)
+  return set_entries(setmetatable({}, Symbol), entries)
 end
 
 
@@ -145,7 +145,7 @@ function Symbol:list_outputs()
 end
 
 
---- Returns the names of the variables that are no auxiliary states, depth first.
+--- Returns the names of the variables that are not auxiliary states, depth first.
 function Symbol:list_arguments()
   return counted_from_1(tables.copied(graph.names(self).arguments))
 end
@@ -284,7 +284,7 @@ end
 function Symbol:list_attr(options)
   if options == true or values.is_plain(options) and options.recursive then
     Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
-      message = "'recursive' is gone; use attr_dict()" }
+      message = "'recursive' was removed; use attr_dict()" }
   end
   local n = node.only(self._entries)
   return n and node.shown_attrs(n) or named{}
@@ -356,7 +356,7 @@ end
 
 --- Replaces variables as calling the symbol does, but in place.
 function Symbol:_compose(...)
-  become(self, compose(self, "Symbol:_compose", ...))
+  set_entries(self, compose(self, "Symbol:_compose", ...))
 end
 
 
@@ -385,7 +385,7 @@ end
 symbol._find_variables = inference.find_variables
 
 
--- What only arrays have.
+-- Methods that only arrays have, and their error.
 for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable", "as_in_context",
     "detach", "backward", "asnumpy", "copyto", "attach_grad", "add_", "sub_", "mul_",
     "div_", "mod_", "fill" } do

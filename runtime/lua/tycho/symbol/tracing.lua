@@ -1,4 +1,5 @@
---- Which block is being traced: what symbols and `ty.F` ask (not for users; `gluon` sets it).
+--- The block that is being traced, which `gluon` sets, and symbols and `ty.F` ask for (not for
+-- users).
 --
 -- @module tycho.symbol.tracing
 
@@ -42,7 +43,7 @@ end
 local drawing                            -- nodes of the trace under way that take random numbers
 
 
---- Notes the node of an operator that takes random numbers, if a trace is under way.
+--- Records the node of an operator that takes random numbers, if a block is being traced.
 -- @tparam table n
 function tracing.note_draw(n)
   if drawing then

@@ -1,4 +1,4 @@
---- What the options of `ty.sym.Variable` come to: the attributes of a variable's node.
+--- The attributes of a variable's node, from the options of `ty.sym.Variable`.
 --
 -- @module tycho.symbol.variable
 

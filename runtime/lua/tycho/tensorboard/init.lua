@@ -141,7 +141,7 @@ local WRITER = args.form("tensorboard.Writer", {
 
 --- Makes the folder and a file in it.
 -- @string dir of the run
--- @tparam[opt] table options flush_secs (1: the first record after so many seconds is written with
+-- @tparam[opt] table options flush_secs (1: seconds after which the next record is written, with
 --   those that wait), filename_suffix ("")
 -- @raise E(io) where the file cannot be made
 function Writer:init(...)

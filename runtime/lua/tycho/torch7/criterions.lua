@@ -28,7 +28,7 @@ end
 
 
 -- Returns the loss of criterion m, which is at the place `at` of its parent. Raises an error of an
--- object that is no criterion, of an unknown class, or of too deep a nesting.
+-- object that is not a criterion, of an unknown class, or of too deep a nesting.
 local function compute_loss(net, m, x, target, at)
   local name = objects.is(m) and objects.typename(m)
   net.path[#net.path + 1] = { at = at, class = name or objects.kind(m) }

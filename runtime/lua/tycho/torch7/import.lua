@@ -254,7 +254,7 @@ local function list_outputs(y)
   local syms = {}
   for i, x in ipairs(list) do
     local sym = x:get()
-    -- a variable is no output: an operator copies it
+    -- a variable is not an output: an operator copies it
     syms[i] = sym:get_children() == nil and x:copy():get() or sym
   end
   return #syms == 1 and syms[1] or symbol.Group(syms), list

@@ -32,7 +32,8 @@ local function find_child(parent, name)
 end
 
 
--- Returns the parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore is no part.
+-- Returns the parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore is not a
+-- part.
 local function split_name(name)
   local parts = {}
   for part in name:gmatch("_*[^_]+") do

@@ -150,7 +150,7 @@ local function check_log(log, bounds, argument)
 end
 
 
--- Sets the axis labels that the caller left out; an empty text is no label.
+-- Sets the axis labels that the caller left out; an empty text is not a label.
 local function label_axes(a, curves)
   local counted = true
   for _, curve in ipairs(curves) do

@@ -1,6 +1,6 @@
---- Axes of charts: from values to pixels, and the ticks between.
+--- Axes of charts: from values to pixels, and the ticks.
 --
---     local y = scale.linear(0.13, 0.97, 260, 58, 6)     -- values, pixels, at most so many parts
+--     local y = scale.linear(0.13, 0.97, 260, 58, 6)     -- values, pixels, at most 6 parts
 --     y.at(0.5)                                          -- the pixel of a value
 --     for i, value in ipairs(y.ticks) do print(value, y.texts[i]) end
 --
@@ -51,7 +51,7 @@ end
 -- @number high
 -- @number from pixel of the lowest value
 -- @number to pixel of the highest
--- @number parts at most so many are between ticks
+-- @number parts most parts between ticks
 -- @tparam[opt] table options whole (ticks are whole numbers), fixed (the axis ends at low and high,
 --   not at ticks)
 -- @treturn table `at(value)`, ticks, texts, step

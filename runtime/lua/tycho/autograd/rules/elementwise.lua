@@ -1,4 +1,4 @@
---- Element-wise operators whose gradient is no formula of the registry.
+--- Rules of element-wise operators whose gradients the registry has no formulas of.
 --
 -- @module tycho.autograd.rules.elementwise
 
@@ -16,7 +16,7 @@ local LEAKY = {
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 
--- Of a slope below 0, where the sign of the data does not follow from the result's.
+-- With a slope below 0 the sign of the data does not follow from that of the result.
 local FOLDED = {
   leaky = formula.rule{ "a > 0 ? g : $slope * g" },
   elu = formula.rule{ "a > 0 ? g : g * $slope * exp(a)" },

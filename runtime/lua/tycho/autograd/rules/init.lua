@@ -35,7 +35,7 @@ local function describe_gradient(op)
 end
 
 
--- Is the rule of operators whose inputs all get the head gradient itself.
+-- Serves as the rule of operators whose inputs all get the head gradient itself.
 local function pass_gradient(s)
   local grads = {}
   for i in ipairs(s.x) do

@@ -90,8 +90,8 @@ local function list_positions(terms, names)
 end
 
 
--- Returns what all calls for one step share: op, flat and homogeneous (attributes as they are, and
--- without constants), nout, terms, train.
+-- Returns a table that all calls for one step share: op, flat (the attributes), homogeneous (the
+-- attributes with which the operator adds no constant), nout, terms, train.
 local function describe_calls(s, terms)
   local flat, homogeneous, changed = {}, {}, WITHOUT_CONSTANT[s.op] or {}
   for key, value in pairs(s.attrs) do

@@ -9,9 +9,10 @@ local tables = require "tycho.core.tables"
 local loss = { rules = {}, expansions = {} }
 local rules, expansions = loss.rules, loss.expansions
 
--- Outputs whose gradient is their own -------------------------------------------------------------
+-- Outputs with a gradient of their own ------------------------------------------------------------
 
--- The output is computed again from the input: seen through the step its slope is the loss's own.
+-- The output is computed again from the input: the derivative of the step's own output would be
+-- the gradient of the loss.
 
 -- Returns the rule of a regression output: its gradient is f(output, label) * grad_scale / (number
 -- of elements of a sample).
@@ -47,7 +48,7 @@ function rules.MakeLoss(s)
 end
 
 
--- Returns what the gradient is divided by.
+-- Returns the number that the gradient is divided by.
 local function divisor(p, label, outer, inner)
   if p.normalization == "valid" then
     return nd.maximum(nd.not_equal(label, p.ignore_label):sum(), 1)

@@ -1,5 +1,6 @@
---- Linear operators and products whose gradients are a call or two: unlike by rules/linear.lua,
--- which serves the other cases, no function of Lua is recorded and nothing is computed twice.
+--- Rules of linear operators and products whose gradients are one or two calls. Unlike those of
+-- rules/linear.lua, which serves the other cases, they record no function of Lua and compute
+-- nothing twice.
 --
 -- @module tycho.autograd.rules.plain
 

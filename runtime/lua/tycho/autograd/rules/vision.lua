@@ -69,7 +69,7 @@ local function max_pooling(s)
 end
 
 
--- Returns the sums that an average or a norm is made of.
+-- Returns the sums over windows from which an average or a norm is computed.
 local function sum_windows(s, x)
   local p = s.p
   return nd[s.op]{ x, pool_type = "sum", kernel = p.kernel, stride = p.stride, pad = p.pad,
@@ -86,7 +86,7 @@ function rules.Pooling(s)
   end
   local power = s.p.p_value or 2
   local sum = sum_windows(s, nd.power(nd.abs(s.x[1]), power))
-  local empty = nd.equal(sum, 0)                         -- its root has no slope
+  local empty = nd.equal(sum, 0)                         -- its root has no derivative
   return s:through{ nd.power(sum + empty, 1 / power) * (1 - empty) }
 end
 

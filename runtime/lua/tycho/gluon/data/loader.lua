@@ -114,7 +114,7 @@ end
 
 
 -- Sets the numbers of a batch's samples from the sampler's list: `batch.numbers`, and
--- `batch.origin`, the numbers in the original data set. Raises E(type) if the list is no list of
+-- `batch.origin`, the numbers in the original data set. Raises E(type) if the list is not a list of
 -- numbers.
 local function read_numbers(self, batch, list)
   if not is_plain(list) or #list == 0 then
@@ -532,7 +532,7 @@ local function go_ahead(self)
 end
 
 
--- Begins batches until `prefetch` of them are under way behind the next one.
+-- Begins batches until `prefetch` of them are under way after the next one.
 local function begin_batches(self)
   local ahead = self.loader._workers > 0 and math.max(self.loader._prefetch, 1) or 0
   local done = self.queue[1] and self.queue[1].stage == "done" and 1 or 0

@@ -26,7 +26,7 @@ local FORM = args.form(FUNC, {
 
 
 -- Returns the arrays of the next batch, converted to the iterator's dtype; nil at the end. Raises
--- E(value) if their number is not that of the names, E(type) for a value that is no array.
+-- E(value) if their number is not that of the names, E(type) for a value that is not an array.
 local function next_fields(self)
   local fields = { self._epoch() }
   if fields[1] == nil then

@@ -63,8 +63,8 @@ local function fail_states(cell, states)
 end
 
 
---- Raises E(type) for states that are no list, and E(shape) for another number of them than a cell
--- has.
+--- Raises E(type) for states that are not a list, and E(shape) for another number of them than a
+-- cell has.
 -- @tparam HybridBlock block whose states they are
 -- @param states
 -- @int expected

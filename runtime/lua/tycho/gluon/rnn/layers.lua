@@ -163,7 +163,7 @@ end
 
 
 -- Returns the states of a call as a list: those given, or zeros. Raises E(type) for an input that
--- is no tensor.
+-- is not a tensor.
 local function states_for(self, x, states)
   local symbolic = F.is_symbol(x)
   if not symbolic and not class.is_array(x) then
