@@ -61,6 +61,25 @@ describe("modes:", function()
     end)
   end)
 
+  it("of coroutines that are never resumed keep nothing", function()
+    local function abandon(times)
+      for _ = 1, times do
+        coroutine.wrap(function()
+          autograd.record(function() coroutine.yield() end)
+        end)()
+        autograd.set_recording(false)
+        autograd.set_training(false)
+      end
+      for _ = 1, 3 do collectgarbage() end
+      return collectgarbage("count")
+    end
+    local before = abandon(1000)
+    assert.is_true(abandon(10000) - before < 100)        -- KiB
+    autograd.begin()
+    abandon(10)
+    autograd.finish()
+  end)
+
   it("an error comes out unchanged, and the flags are put back", function()
     local e = {}
     for _, scope in ipairs{ autograd.record, autograd.pause, autograd.train_mode,

@@ -18,18 +18,35 @@ local set = recording.set
 local modes = {}
 
 -- Scopes: { at, on, training, paused, begun }, the place in the stack, the flags that each has found,
--- and where `begin` was called.
-local stack, depth = {}, 0
+-- and where `begin` was called. The stack is weak: the call that will end a scope holds it, and goes
+-- with a coroutine that is never resumed.
+local stack, depth = setmetatable({}, { __mode = "v" }), 0
+local kept = {}                          -- scopes of `begin`, which no call holds
 local paused = false                     -- recording is off in a scope inside of one that records
+
+
+-- Returns the innermost scope, nil if there is none.
+local function find_innermost()
+  while depth > 0 and not stack[depth] do
+    depth = depth - 1
+  end
+  return stack[depth]
+end
 
 
 -- Begins a scope with the given flags, and returns it. begun: line of a call of `begin`, nil for
 -- other scopes.
 local function push_scope(on, training, begun)
+  if not stack[depth] then
+    find_innermost()
+  end
   depth = depth + 1
   local scope = { at = depth, on = recording.on, training = recording.training, paused = paused,
     begun = begun }
   stack[depth] = scope
+  if begun then
+    kept[depth] = scope
+  end
   paused = not on and (paused or recording.on)
   set(on, training, paused)
   return scope
@@ -44,6 +61,9 @@ local function pop_scopes(scope)
   end
   for i = depth, scope.at, -1 do
     stack[i] = nil
+    if kept[i] then
+      kept[i] = nil
+    end
   end
   depth, paused = scope.at - 1, scope.paused
   set(scope.on, scope.training, paused)
@@ -235,7 +255,8 @@ local exit_guard                         -- object whose finalizer calls warn_of
 
 -- Warns, when a script ends, if its last `begin` was not finished. At the prompt the user sees it.
 local function warn_of_begin()
-  local begun = stack[depth] and stack[depth].begun
+  local innermost = find_innermost()
+  local begun = innermost and innermost.begun
   if begun and not begun:find("^prompt") then
     log:warning(("the script ends while recording is on: autograd.finish() is missing for \z
       autograd.begin() (%s)"):format(begun))
@@ -258,11 +279,12 @@ end
 
 --- Restores the flags that the last `begin` found; without one it is E(`state`).
 function modes.finish()
-  if depth == 0 or not stack[depth].begun then
+  local innermost = find_innermost()
+  if not innermost or not innermost.begun then
     Error.raise{ code = "state", func = "autograd.finish",
       message = "autograd.begin() was not called in this scope; call it first" }
   end
-  pop_scopes(stack[depth])
+  pop_scopes(innermost)
 end
 
 
