@@ -17,9 +17,9 @@ local set = recording.set
 
 local modes = {}
 
--- Scopes: { at, on, training, paused, begun }, the place in the stack, the flags that each has found,
--- and where `begin` was called. The stack is weak: the call that will end a scope holds it, and goes
--- with a coroutine that is never resumed.
+-- Scopes: { at, on, training, paused, begun }, the place in the stack, the flags that each has
+-- found, and where `begin` was called. The stack is weak: the call that will end a scope holds it,
+-- and goes with a coroutine that is never resumed.
 local stack, depth = setmetatable({}, { __mode = "v" }), 0
 local kept = {}                          -- scopes of `begin`, which no call holds
 local paused = false                     -- recording is off in a scope inside of one that records
