@@ -76,9 +76,10 @@ void *mem_new(size_t bytes)
   return p;
 }
 
+/* None is taken from what is kept, so none may be kept: each would stay for ever. */
 void *mem_lines(size_t bytes)
 {
-  void *p = is_within_limit(bytes) ? sys_aligned(ALIGN, bytes ? bytes : 1) : NULL;
+  void *p = is_within_limit(bytes) ? sys_aligned(ALIGN, small_beyond(bytes ? bytes : 1)) : NULL;
   if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
   small_count((int64_t)malloc_usable_size(p));
   return memset(p, 0, bytes);

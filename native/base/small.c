@@ -69,6 +69,8 @@ size_t small_size(size_t bytes)
   return small_fits(bytes) ? size_of(find_size(bytes)) : bytes;
 }
 
+size_t small_beyond(size_t bytes) { return KEEPS && bytes < MOST + STEP ? MOST + STEP : bytes; }
+
 static void free_chain(struct small *b)
 {
   for (struct small *next; b; b = next) {

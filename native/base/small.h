@@ -16,6 +16,8 @@ bool small_fits(size_t bytes);
 /* Returns the bytes to ask the system for where `bytes` are wanted: those of a size that is kept,
 ** or as many. */
 size_t small_size(size_t bytes);
+/* Returns the bytes to ask the system for where the block must not be kept when it is freed. */
+size_t small_beyond(size_t bytes);
 /* Takes a kept block of small_size(bytes), zeroed; NULL: there is none. */
 void *small_take(size_t bytes);
 /* Keeps a block of so many usable bytes. Returns false if it is the caller's to free. */

@@ -71,6 +71,9 @@
   _(ERF,      "erf",      1,  10, t_erf(a)) \
   _(NORMCDF,  "normcdf",  1,  20, t_normcdf(a)) \
   _(CBRT,     "cbrt",     1, 200, t_cbrt(a)) \
+  _(RCBRT,    "rcbrt",    1, 200, (REAL)1 / t_cbrt(a)) \
+  _(DEGREES,  "degrees",  1,   1, a * (REAL)57.295779513082323) \
+  _(RADIANS,  "radians",  1,   1, a * (REAL)0.017453292519943296) \
   _(TAN,      "tan",      1, 200, t_tan(a)) \
   _(ASIN,     "asin",     1, 200, t_asin(a)) \
   _(ACOS,     "acos",     1, 200, t_acos(a)) \

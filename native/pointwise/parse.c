@@ -82,7 +82,7 @@ static int make_binary(struct parse *p, int op, int a, int b)
 
 /* -- atoms ------------------------------------------------------------------------------------- */
 
-enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, ISREAL, XOR, CLIP }; /* functions made of others */
+enum { SQUARE = 1000, ISINF, ISFINITE, ISREAL, XOR, CLIP }; /* functions made of others */
 
 /* Functions beside those of pw_opcode: other spellings of these, and the ones made of others. */
 static const struct {
@@ -103,7 +103,6 @@ static const struct {
   { "fabs", PW_ABS, 1 },
   { "select", PW_WHERE, 3 },
   { "square", SQUARE, 1 },
-  { "rcbrt", RCBRT, 1 },
   { "isinf", ISINF, 1 },
   { "xor", XOR, 2 },
   { "clip", CLIP, 3 },
@@ -118,7 +117,6 @@ static int make_function(struct parse *p, int op, const int *a)
   int zero = pw_number(p->t, 0), one = pw_number(p->t, 1), inf = pw_number(p->t, INFINITY);
   switch (op) {
   case SQUARE: return make_binary(p, PW_MUL, a[0], a[0]);
-  case RCBRT: return make_binary(p, PW_DIV, one, make_unary(p, PW_CBRT, a[0]));
   case ISINF:
     return p->t->kind >= KIND_I32 ? zero : make_binary(p, PW_EQ, make_unary(p, PW_ABS, a[0]), inf);
   case ISFINITE:

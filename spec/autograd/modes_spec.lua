@@ -46,6 +46,21 @@ describe("modes:", function()
     end)
   end)
 
+  it("a coroutine leaves those alone that began where its own was", function()
+    local inside = coroutine.wrap(function()
+      autograd.train_mode(function() coroutine.yield() end)
+      return "done"
+    end)
+    autograd.record(inside)                              -- ends what the coroutine began, too
+    autograd.record(function()
+      autograd.pause(function()
+        assert.equal("done", inside())
+        assert.same({ false, false }, state())
+      end)
+      assert.same({ true, true }, state())
+    end)
+  end)
+
   it("an error comes out unchanged, and the flags are put back", function()
     local e = {}
     for _, scope in ipairs{ autograd.record, autograd.pause, autograd.train_mode,

@@ -192,6 +192,17 @@ describe("precision", function()
     assert.equal(0, distance(ty.nd.dot(a, b), exact))
   end)
 
+  it("a scope that was not left ends with the one around it", function()
+    local flags = require "tycho.core.precision"
+    local ctx = { _precision = "medium" }
+    local free = flags.flag(nil, ctx, "spec")
+    ty.precision("high"):with(function()
+      ty.precision("highest"):enter()
+      assert.not_equal(free, flags.flag(nil, ctx, "spec"))
+    end)
+    assert.equal(free, flags.flag(nil, ctx, "spec"))
+  end)
+
   it("recorded calls have the precision of the scope that they are made in", function()
     local a = ty.nd.random.uniform{ low = -1, high = 1, shape = { 64, 64 } }
     local b = ty.nd.random.uniform{ low = -1, high = 1, shape = { 64, 64 } }

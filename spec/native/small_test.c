@@ -3,6 +3,7 @@
 */
 #include <malloc.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
 #include "check.h"
 #include "random.h"
@@ -118,11 +119,26 @@ static void test_growing(void)
   CHECK((int64_t)more < BLOCKS, "%zu bytes more", more);
 }
 
+/* Aligned blocks come from the system, so none is kept. */
+static void test_lines(void)
+{
+  size_t before = 0;
+  for (int i = 0; i < BLOCKS; i++) {
+    if (i == 2 * LARGE) before = mallinfo2().uordblks; /* the allocator has its own of each size */
+    char *p = mem_lines(BYTES + (size_t)i % LARGE);
+    CHECK(p && (uintptr_t)p % ALIGN == 0 && is_zero(p, BYTES), "round %d", i);
+    mem_free(p);
+  }
+  const size_t more = mallinfo2().uordblks - before;
+  CHECK((int64_t)more < BLOCKS, "%zu bytes more", more);
+}
+
 int main(void)
 {
   test_sizes();
   test_zeroed();
   test_growing();
+  test_lines();
   test_random();
   test_threads();
   return check_end();

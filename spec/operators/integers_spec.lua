@@ -37,4 +37,23 @@ describe("of integers", function()
     assert.same({ { 49 } }, div(ty.nd.array({ { 49 } }, { dtype = "int32" })):totable())
     assert.raises("dtype", div, ty.nd.array({ { 1 } }, { dtype = "bool" }))
   end)
+
+  -- The function's value loses its fraction, no number on the way to it does.
+  for _, dtype in ipairs{ "int8", "int32", "int64" } do
+    it("real functions are truncated once: " .. dtype, function()
+      local function of(name, ...)
+        return ty.nd[name](ty.nd.array({ ... }, { dtype = dtype })):totable()
+      end
+      assert.same({ 0, 57, -114, 114 }, of("degrees", 0, 1, -2, 2))
+      assert.same({ 1, 0, -1, 2 }, of("radians", 60, 57, -100, 120))
+      assert.same({ 1, 0, 0, 0, -1, 0 }, of("rcbrt", 1, 2, 4, 100, -1, -7))
+    end)
+  end
+
+  it("degrees and radians have gradients of integers", function()
+    local _, dx = run("degrees", "int32")
+    assert.same({ 3265, 6531, 13120, 0, 16386, 9797, 29507, 26241, 328247, 22975 }, dx)
+    _, dx = run("radians", "int32")
+    assert.same({ 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }, dx)
+  end)
 end)

@@ -446,3 +446,26 @@ end
     end)
   end)
 end)
+
+describe("LRN", function()
+  -- Returns output and gradient of the first two channels, of which others follow that are 0.
+  local function run(channels, nsize)
+    local exe = ty.sym.LRN{ V("x"), nsize = nsize, alpha = 0.5 }:simple_bind{
+      ctx = ty.current_context(), x = { 1, channels, 1, 2 } }
+    exe.arg_dict.x[":"] = 0
+    exe.arg_dict.x[":, 0:2"] = ty.nd.array{ 1, -2, 3, 0.5 }:reshape{ 1, 2, 1, 2 }
+    exe:forward{ is_train = true }
+    exe:backward(ty.nd.ones{ 1, channels, 1, 2, ctx = ty.current_context() })
+    local list = {}
+    for i, x in ipairs{ exe.outputs[1], exe.grad_dict.x } do
+      list[i] = x[":, 0:2"]:reshape(-1):totable()
+    end
+    return list
+  end
+
+  it("has windows that are wider than the channels", function()
+    for _, nsize in ipairs{ 3, 5, 11 } do
+      assert.same(run(12, nsize), run(2, nsize))
+    end
+  end)
+end)

@@ -202,7 +202,6 @@ refused("softmax", "shape", {{2, 3}, {3}}, {use_length = true},
   "shape of length is (3,), but (2,) is needed here")
 refused("khatri_rao", "shape", {{2, 3}, {2, 4}}, {},
   "shape of arg0 is (2, 3), but (?, 4) is needed here")
-refused("LRN", "shape", {{1, 2, 3, 3}}, {nsize = 3}, "data: nsize 3 is more than its 2 channels")
 refused("LRN", "shape", {{1, 2, 3}}, {nsize = 1},
   "data: expected (batch, channels, height, width), got 3 dimensions")
 refused("GroupNorm", "shape", {{1, 3, 3}}, {num_groups = 2},

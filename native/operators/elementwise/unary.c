@@ -83,9 +83,9 @@ const struct op op_unary[] = {
      "Inverse cosine, in radians; gradient -1 / sqrt(1 - data^2).")
   OF("arctan",         "_sparse_arctan",                  "atan(a)",    "g / (1 + a * a)",
      "Inverse tangent, in radians; gradient 1 / (1 + data^2).")
-  OF("degrees",        "_sparse_degrees",                 "a * 57.295779513082323", "g * 57.295779513082323",
+  OF("degrees",        "_sparse_degrees",                 "degrees(a)", "degrees(g)",
      "Radians to degrees; gradient 180 / pi.")
-  OF("radians",        "_sparse_radians",                 "a * 0.017453292519943296", "g * 0.017453292519943296",
+  OF("radians",        "_sparse_radians",                 "radians(a)", "radians(g)",
      "Degrees to radians; gradient pi / 180.")
   OF("sinh",           "_sparse_sinh",                    "sinh(a)",    "g * cosh(a)",
      "Hyperbolic sine; gradient cosh(data).")

@@ -273,15 +273,11 @@ static int lrn_check(void *param)
 
 static int lrn_shape(struct infer *s)
 {
-  const struct lrn_param *p = s->param;
   TRY(shape_all(s));
   const ty_desc *d = &s->in[0];
   if (d->ndim && d->ndim != 4)
     return infer_fail(
         s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
-  if (d->ndim && d->dim[1] && p->nsize > d->dim[1])
-    return infer_fail(s, TY_ESHAPE, d, "nsize %lld is more than its %lld channels",
-        (long long)p->nsize, (long long)d->dim[1]);
   return TY_OK;
 }
 

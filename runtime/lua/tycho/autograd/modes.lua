@@ -18,40 +18,42 @@ local set = recording.set
 
 local modes = {}
 
--- Scopes: { on, training, paused, begun }, the flags that each has found, and where `begin` was
--- called.
+-- Scopes: { at, on, training, paused, begun }, the place in the stack, the flags that each has
+-- found, and where `begin` was called.
 local stack, depth = {}, 0
 local paused = false                     -- recording is off in a scope inside one that records
 
 
--- Begins a scope with the given flags. begun: line of a call of `begin`, nil for other scopes.
+-- Begins a scope with the given flags, and returns it. begun: line of a call of `begin`, nil for
+-- other scopes.
 local function push_scope(on, training, begun)
   depth = depth + 1
-  stack[depth] = { on = recording.on, training = recording.training, paused = paused,
+  local scope = { at = depth, on = recording.on, training = recording.training, paused = paused,
     begun = begun }
+  stack[depth] = scope
   paused = not on and (paused or recording.on)
   set(on, training, paused)
+  return scope
 end
 
 
--- Ends the scope at a depth and all above it, and restores the flags that it has found. Does
--- nothing if there is none.
-local function pop_scopes(at)
-  local found = stack[at]
-  if not found then
+-- Ends a scope and all above it, and restores the flags that it has found. Does nothing if it has
+-- ended: a coroutine that goes on inside of another scope may be in one that ended meanwhile.
+local function pop_scopes(scope)
+  if stack[scope.at] ~= scope then
     return
   end
-  for i = depth, at, -1 do
+  for i = depth, scope.at, -1 do
     stack[i] = nil
   end
-  depth, paused = at - 1, found.paused
-  set(found.on, found.training, paused)
+  depth, paused = scope.at - 1, scope.paused
+  set(scope.on, scope.training, paused)
 end
 
 
--- Ends the scope at a depth, and returns the results of pcall or raises its error.
-local function leave_scope(at, ok, ...)
-  pop_scopes(at)
+-- Ends a scope, and returns the results of pcall or raises its error.
+local function leave_scope(scope, ok, ...)
+  pop_scopes(scope)
   if not ok then
     error((...), 0)
   end
@@ -60,8 +62,7 @@ end
 
 
 local function run_scoped(on, training, f, ...)
-  push_scope(on, training)
-  return leave_scope(depth, pcall(f, ...))
+  return leave_scope(push_scope(on, training), pcall(f, ...))
 end
 
 
@@ -80,7 +81,7 @@ modes.run = run_scoped
 local Scope = Class:extend("AutogradScope")
 
 function Scope:init(what, flags)
-  self._what, self._flags, self._depths = what, flags, {}
+  self._what, self._flags, self._entered = what, flags, {}
 end
 
 
@@ -92,20 +93,19 @@ end
 --- Sets the flags until `exit`.
 -- @return itself
 function Scope:enter()
-  push_scope(self._flags())
-  self._depths[#self._depths + 1] = depth
+  self._entered[#self._entered + 1] = push_scope(self._flags())
   return self
 end
 
 
 --- Restores the flags that the last `enter` found; without one it is E(`state`).
 function Scope:exit()
-  local at = table.remove(self._depths)
-  if not at then
+  local scope = table.remove(self._entered)
+  if not scope then
     Error.raise{ code = "state", func = "autograd." .. self._what .. ":exit",
       message = "the scope was not entered; call enter first" }
   end
-  pop_scopes(at)
+  pop_scopes(scope)
 end
 
 
@@ -264,7 +264,7 @@ function modes.finish()
     Error.raise{ code = "state", func = "autograd.finish",
       message = "autograd.begin() was not called in this scope; call it first" }
   end
-  pop_scopes(depth)
+  pop_scopes(stack[depth])
 end
 
 

@@ -79,19 +79,20 @@ function Scope:init(word)
 end
 
 function Scope:enter()
-  self._before[#self._before + 1] = C.ty_precision(CODES[self.word])
+  self._before[#self._before + 1] = { code = C.ty_precision(CODES[self.word]), depth = depth }
   depth = depth + 1
   return self
 end
 
+-- Also ends the scopes inside that were not ended.
 function Scope:exit()
   local before = table.remove(self._before)
   if not before then
     Error.raise{ code = "state", func = "Precision:exit",
       message = "leaves a scope that was not entered" }
   end
-  C.ty_precision(before)
-  depth = depth - 1
+  C.ty_precision(before.code)
+  depth = before.depth
 end
 
 local function leave(self, ok, ...)

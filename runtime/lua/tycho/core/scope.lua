@@ -39,18 +39,20 @@ local function pop(kind, object, func)
 end
 
 
--- Removes the entries above `depth` from the stack of a kind: those entered inside the scope and
--- not left.
-local function unwind(kind, depth)
-  local stack = find_stack(kind)
-  for i = #stack, depth + 1, -1 do
+-- Removes an entry of a stack, and those above it: entered inside the scope and not left. Does
+-- nothing if it is gone: a coroutine may end its scope after the one around it has ended.
+local function unwind(stack, at, entry)
+  if stack[at] ~= entry then
+    return
+  end
+  for i = #stack, at, -1 do
     stack[i] = nil
   end
 end
 
 
-local function leave(kind, depth, ok, ...)
-  unwind(kind, depth)
+local function leave(stack, at, entry, ok, ...)
+  unwind(stack, at, entry)
   if not ok then
     error((...), 0)
   end
@@ -80,9 +82,10 @@ function scope.make(class, kind)
       Error.raise{ code = "type", func = name .. ":with", argument = "f", expected = "a function",
         got = Error.kind(f), message = "bad 'f'" }
     end
-    local depth = #find_stack(kind)
     self:enter()
-    return leave(kind, depth, pcall(f, ...))
+    local stack = find_stack(kind)
+    local at = #stack
+    return leave(stack, at, stack[at], pcall(f, ...))
   end
 end
 
