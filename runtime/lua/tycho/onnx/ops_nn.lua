@@ -499,11 +499,10 @@ function ops.DeformConv(n, x, weight, offset, bias, mask)
   local params = { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
     num_filter = shape[1], num_group = n:int("group", 1),
     num_deformable_group = n:int("offset_group", 1), no_bias = bias == nil }
-  if mask then
-    return (op("_contrib_ModulatedDeformableConvolution", { x, offset, mask, weight, bias },
-      params))
-  end
-  return (op("_contrib_DeformableConvolution", { x, offset, weight, bias }, params))
+  -- the operator without a mask has another rule for places just outside an image
+  mask = mask or op("ones_like", { offset:part(1, 0, offset.shape[2] / 2) })
+  return (op("_contrib_ModulatedDeformableConvolution", { x, offset, mask, weight, bias },
+    params))
 end
 
 

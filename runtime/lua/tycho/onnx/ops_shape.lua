@@ -222,6 +222,9 @@ end
 function ops.EyeLike(n, x)
   local kind = tensor.type_of(n:int("dtype", 0))
   local dtype, shape = kind and kind.dtype or x.dtype, n:sizes(x, "its input")
+  if product(shape) == 0 then
+    return value.empty(shape, dtype)
+  end
   return op("_eye", {}, { N = shape[1], M = shape[2], k = n:int("k", 0), dtype = "float32" })
     :cast(dtype)
 end
@@ -480,9 +483,11 @@ function ops.Compress(n, x, condition)
   local axis = n:int("axis")
   local from = axis and x or x:reshape{ product(n:sizes(x, "its input")) }
   axis = axis and n:axis_of(axis, #x.shape) or 0
-  local positions = {}
+  local positions, size = {}, n:sizes(from, "its input")[axis + 1]
   for i, on in ipairs(condition:numbers("condition")) do
-    if on ~= 0 then
+    if i > size then
+      value.damaged("condition %d of axis %d, which has %d elements", i - 1, axis, size)
+    elseif on ~= 0 then
       positions[#positions + 1] = i - 1
     end
   end
