@@ -897,6 +897,19 @@ describe("attributes and types at their limits", function()
     assert.matches("condition 2 of axis 0, which has 2 elements", e.message)
   end)
 
+  it("Attention gives scores before the limit of softcap, after it, with the mask, as weights",
+    function()
+      local q, k = array{ { { { 1, 0 } } } }, array{ { { { 2, 0 }, { 0, 1 } } } }
+      local bias = { of = array{ { 0.5, 0 } } }
+      local top = math.exp(math.tanh(2) + 0.5)
+      for mode, expected in pairs{ [0] = { 2, 0 }, { math.tanh(2), 0 }, { math.tanh(2) + 0.5, 0 },
+          { top / (top + 1), 1 / (top + 1) } } do
+        local y = run_node("Attention", { scale = { float = 1 }, softcap = { float = 1 },
+          qk_matmul_output_mode = mode }, { q, k, k, bias }, { opset = 23, outputs = 4 })
+        near(expected, y[4]:reshape{ -1 }:totable())
+      end
+    end)
+
   it("Dropout does not need to know its ratio, and its first masks are numbers", function()
     local y = run_node("Dropout", {}, { array{ 1, 2 }, array{ 0.25 } }, { outputs = 2 })
     assert.same({ { 1, 2 }, "bool" }, { y[1]:totable(), y[2].dtype })

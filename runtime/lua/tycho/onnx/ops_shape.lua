@@ -232,7 +232,7 @@ end
 -- Returns a boolean matrix that is 1 where holds(row, column) is true; both count from 0.
 local function make_triangle(rows, columns, holds)
   local list = {}
-  value.spend(rows * columns, "a triangle")
+  value.spend(product{ rows, columns }, "a triangle")
   for i = 0, rows - 1 do
     for j = 0, columns - 1 do
       list[#list + 1] = holds(i, j) and 1 or 0
@@ -389,7 +389,7 @@ end
 function ops.GatherND(n, x, indices)
   local lead = n:int("batch_dims", 0)
   local shape = tables.part(indices.shape, 1, #indices.shape - 1)
-  local m = indices.shape[#indices.shape]
+  local m = n:size(indices, #indices.shape - 1, "its indices")
   for i = lead + m + 1, #x.shape do
     shape[#shape + 1] = x.shape[i]
   end
@@ -636,7 +636,7 @@ function ops.Pad(n, x, pads, number, axes)
     return value.pad(n, x, before, after, mode,
       number and number:number("constant_value") or n:float("value", 0))
   end
-  local inside = value.pad(n, make_full(x.shape, 1, "float32"), before, after, mode, 0)
+  local inside = value.pad(n, make_full(n:sizes(x, "its input"), 1, "float32"), before, after, mode, 0)
   return value.where(inside, value.pad(n, x, before, after, mode, 0), number:reshape{})
 end
 
