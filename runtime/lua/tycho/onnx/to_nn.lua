@@ -62,6 +62,23 @@ end
 
 to.Convolution_v1 = to.Convolution
 
+function to._contrib_ModulatedDeformableConvolution(e, c)
+  local p, count = c.p, #c.p.kernel
+  if e.opset < 19 then
+    e:refuse("this operator before opset 19")
+  end
+  local x, offset, mask, weight, bias = unpack(list_inputs(c, p.no_bias and 4 or 5))
+  return e:emit("DeformConv", { x, weight, offset, bias or "", mask }, { kernel_shape = p.kernel,
+    strides = list_or_ones(p.stride, count), dilations = list_or_ones(p.dilate, count),
+    pads = repeat_list(list_or_ones(p.pad, count, 0)), group = p.num_group,
+    offset_group = p.num_deformable_group })
+end
+
+function to._contrib_DeformableConvolution(e)
+  e:refuse("this operator, which takes places just outside the image as 0; \z
+    _contrib_ModulatedDeformableConvolution reads them as ONNX does")
+end
+
 function to.Deconvolution(e, c)
   local p, count = c.p, #c.p.kernel
   require_channels_first(e, p)
