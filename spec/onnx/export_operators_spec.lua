@@ -200,6 +200,8 @@ describe("types and axes of exported operators", function()
         assert.equal(0, select(2, write(y, x, opset)))
       end
     end
+    local line = ty.nd.array{ 3, -4 }
+    assert.equal(0, select(2, write(ty.sym.L2Normalization{ ty.sym.Variable "x" }, line, 17)))
   end)
 end)
 

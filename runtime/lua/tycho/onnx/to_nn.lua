@@ -436,7 +436,10 @@ function to.L2Normalization(e, c)
     axes[#axes + 1] = inside and axis or nil
   end
   local square = e:emit("Mul", { c.inputs[1], c.inputs[1] })
-  local sum = e:emit("ReduceSum", { square, e:ints(axes) }, { keepdims = 1 })
+  local sum = square                                     -- of an array of one axis
+  if #axes > 0 then
+    sum = e:emit("ReduceSum", { square, e:ints(axes) }, { keepdims = 1 })
+  end
   sum = e:emit("Add", { sum, e:number(c.p.eps, c.dtypes[1]) })
   return e:emit("Div", { c.inputs[1], e:emit("Sqrt", { sum }) })
 end
