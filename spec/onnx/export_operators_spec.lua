@@ -137,6 +137,14 @@ describe("types and axes of exported operators", function()
     assert.equal("Pad MaxPool Identity", operators)
   end)
 
+  it("layers over a vector", function()
+    local line = ty.nd.array{ 3, -4 }
+    assert.equal(0, select(2, write(ty.sym.L2Normalization{ ty.sym.Variable "x" }, line, 17)))
+    local weight = ty.sym._ones{ shape = { 3, 1 } }
+    local rows = ty.sym.FullyConnected{ ty.sym.Variable "x", weight, num_hidden = 3, no_bias = true }
+    assert.equal(0, select(2, write(rows, line, 17, keep "rows_of_one")))
+  end)
+
   it("results that have no axes in ONNX", function()
     local matrix = ty.nd.array{ { 1, 2 }, { 3, 5 } }
     local place = ty.sym.BlockGrad{ ty.sym._ones{ shape = { 2 } } }
@@ -200,8 +208,6 @@ describe("types and axes of exported operators", function()
         assert.equal(0, select(2, write(y, x, opset)))
       end
     end
-    local line = ty.nd.array{ 3, -4 }
-    assert.equal(0, select(2, write(ty.sym.L2Normalization{ ty.sym.Variable "x" }, line, 17)))
   end)
 end)
 

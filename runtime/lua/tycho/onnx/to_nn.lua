@@ -102,7 +102,11 @@ function to.FullyConnected(e, c)
   local p, shape, x = c.p, c.shapes[1], c.inputs[1]
   local flat = p.flatten or #shape == 2
   if flat then
-    x = #shape > 2 and e:emit("Flatten", { x }, { axis = 1 }) or x
+    if #shape == 1 then
+      x = e:reshape(x, shape, { shape[1], 1 })
+    elseif #shape > 2 then
+      x = e:emit("Flatten", { x }, { axis = 1 })
+    end
     return e:emit("Gemm", { x, c.inputs[2], not p.no_bias and c.inputs[3] or nil }, { transB = 1 })
   end
   local weight = e:emit("Transpose", { c.inputs[2] }, { perm = { 1, 0 } })
