@@ -141,7 +141,8 @@ describe("types and axes of exported operators", function()
     local line = ty.nd.array{ 3, -4 }
     assert.equal(0, select(2, write(ty.sym.L2Normalization{ ty.sym.Variable "x" }, line, 17)))
     local weight = ty.sym._ones{ shape = { 3, 1 } }
-    local rows = ty.sym.FullyConnected{ ty.sym.Variable "x", weight, num_hidden = 3, no_bias = true }
+    local rows = ty.sym.FullyConnected{ ty.sym.Variable "x", weight, num_hidden = 3,
+      no_bias = true }
     assert.equal(0, select(2, write(rows, line, 17, keep "rows_of_one")))
   end)
 
@@ -161,8 +162,8 @@ describe("types and axes of exported operators", function()
       stride = { 1, 2 }, dilate = { 1, 1 }, num_group = 2 }
     ty.random.seed(4)
     local function random(...) return ty.nd.random.uniform{ -1, 1, shape = { ... } } end
-    local arrays = { x = random(2, 4, 3, 5), offset = random(2, 16, 4, 2), mask = random(2, 8, 4, 2),
-      weight = random(6, 2, 2, 2), bias = random(6) }
+    local arrays = { x = random(2, 4, 3, 5), offset = random(2, 16, 4, 2),
+      mask = random(2, 8, 4, 2), weight = random(6, 2, 2, 2), bias = random(6) }
     window.num_filter = 6
     for _, no_bias in ipairs{ true, false } do
       local given = { V "x", V "offset", V "mask", V "weight", not no_bias and V "bias" or nil,

@@ -5,8 +5,8 @@
 --
 -- A node: operator, inputs, outputs, attributes by name; fields name and domain. An attribute: an
 -- integer, a list of them, a text, { texts = list }, { float = v }, { floats = list }, { graph =
--- model }, { tensor = t }. A tensor: an array, or { type = code, dims = list, raw = bytes } and other fields of
--- TensorProto.
+-- model }, { tensor = t }. A tensor: an array, or { type = code, dims = list, raw = bytes } and
+-- other fields of TensorProto.
 
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"

@@ -86,9 +86,9 @@ local function read_list(n, name, count)
   return list
 end
 
--- Returns the trees of a node: lists by node `feature`, `threshold`, `yes`, `no` and `missing`
--- (where a row goes on, from 0; a leaf goes to itself), the comparison `compare` (nil: all are leaves), `roots`,
--- `count`, `track` (whether `missing` is not `no`), and find_place(tree, number).
+-- Returns the trees of a node: lists by node `feature`, `threshold`, `yes`, `no` and `missing` (at
+-- which node a row goes on, from 0; a leaf goes to itself), the comparison `compare` (nil: all are
+-- leaves), `roots`, `count`, `track` (whether `missing` is not `no`), find_position(tree, number).
 local function read_trees(n)
   local modes = n.attrs.nodes_modes
   if n.attrs.nodes_values_as_tensor or type(modes) ~= "table" then
@@ -99,26 +99,27 @@ local function read_trees(n)
   local trees, numbers = read "nodes_treeids", read "nodes_nodeids"
   local above, below = read "nodes_truenodeids", read "nodes_falsenodeids"
   local tracks = n:list("nodes_missing_value_tracks_true", {})
-  local places, seen = {}, {}
+  local positions, seen = {}, {}
   local t = { feature = tables.copied(read "nodes_featureids"), yes = {}, no = {}, missing = {},
     threshold = read "nodes_values", roots = {}, count = count }
   local function make_key(tree, number) return ("%d %d"):format(tree, number) end
   for i = 1, count do
-    places[make_key(trees[i], numbers[i])] = i - 1
+    positions[make_key(trees[i], numbers[i])] = i - 1
     if not seen[trees[i]] then
       seen[trees[i]] = true
       t.roots[#t.roots + 1] = i - 1
     end
   end
-  t.find_place = function(tree, number)
-    return places[make_key(tree, number)] or value.damaged("tree %d has no node %d", tree, number)
+  t.find_position = function(tree, number)
+    return positions[make_key(tree, number)]
+      or value.damaged("tree %d has no node %d", tree, number)
   end
   for i = 1, count do
     if modes[i] == "LEAF" then
       t.yes[i], t.no[i], t.missing[i], t.feature[i] = i - 1, i - 1, i - 1, 0
     else
       local mode = MODES[modes[i]] or n:refuse("nodes of mode '%s'", tostring(modes[i]))
-      local yes, no = t.find_place(trees[i], above[i]), t.find_place(trees[i], below[i])
+      local yes, no = t.find_position(trees[i], above[i]), t.find_position(trees[i], below[i])
       t.missing[i] = tracks[i] == 1 and yes or no
       t.yes[i], t.no[i] = mode[2] and no or yes, mode[2] and yes or no
       t.track = t.track or t.missing[i] ~= t.no[i]
@@ -154,7 +155,7 @@ local function count_levels(t)
   end
 end
 
--- Returns the places (rows, trees) of the leaves in which the rows of x end.
+-- Returns the positions (rows, trees) of the leaves in which the rows of x end.
 local function find_leaves(t, x)
   local function make_table(list, dtype) return value.list(list, dtype or "int64") end
   local feature, threshold = make_table(t.feature), make_table(t.threshold, x.dtype)
@@ -197,7 +198,7 @@ local function sum_leaves(n, x, kind, outputs, reduction)
     if ids[i] < 0 or ids[i] >= outputs then
       value.damaged("output %d of %d", ids[i], outputs)
     end
-    local at = t.find_place(trees[i], numbers[i]) * outputs + ids[i] + 1
+    local at = t.find_position(trees[i], numbers[i]) * outputs + ids[i] + 1
     list[at] = list[at] + w
   end
   local leaves = find_leaves(t, x)

@@ -636,7 +636,8 @@ function ops.Pad(n, x, pads, number, axes)
     return value.pad(n, x, before, after, mode,
       number and number:number("constant_value") or n:float("value", 0))
   end
-  local inside = value.pad(n, make_full(n:sizes(x, "its input"), 1, "float32"), before, after, mode, 0)
+  local ones = make_full(n:sizes(x, "its input"), 1, "float32")
+  local inside = value.pad(n, ones, before, after, mode, 0)
   return value.where(inside, value.pad(n, x, before, after, mode, 0), number:reshape{})
 end
 
