@@ -17,6 +17,8 @@ end
 -- Lines that the exporter refuses, or the importer, with a part of their error.
 local REFUSED = {
   ["Pooling 1"] = "reaches beyond the border",           -- an average, rounded up
+  ["_contrib_DeformableConvolution 1"] = "places just outside the image",
+  ["_contrib_ModulatedDeformableConvolution 1"] = "before opset 19",
   ["_contrib_box_nms 1"] = "boxes that are no corners",
   ["RNN 7"] = "projection_size", ["RNN 8"] = "projection_size",
   ["_contrib_MultiBoxDetection 1"] = "as many rows as a run finds", -- of NonMaxSuppression
@@ -133,6 +135,70 @@ describe("types and axes of exported operators", function()
     local operators, off = write(y, x, 17, keep "windows_in_borders")
     assert.equal(0, off)
     assert.equal("Pad MaxPool Identity", operators)
+  end)
+
+  it("layers over a vector", function()
+    local line = ty.nd.array{ 3, -4 }
+    assert.equal(0, select(2, write(ty.sym.L2Normalization{ ty.sym.Variable "x" }, line, 17)))
+    local weight = ty.sym._ones{ shape = { 3, 1 } }
+    local rows = ty.sym.FullyConnected{ ty.sym.Variable "x", weight, num_hidden = 3,
+      no_bias = true }
+    assert.equal(0, select(2, write(rows, line, 17, keep "rows_of_one")))
+  end)
+
+  it("results that have no axes in ONNX", function()
+    local matrix = ty.nd.array{ { 1, 2 }, { 3, 5 } }
+    local place = ty.sym.BlockGrad{ ty.sym._ones{ shape = { 2 } } }
+    for name, y in pairs{ det = ty.sym.linalg.det{ ty.sym.Variable "x" },
+        gather = ty.sym.gather_nd{ ty.sym.Variable "x", place } } do
+      local _, off = write(y, matrix, 17, keep("no_axes_" .. name))
+      assert.equal(0, off)
+    end
+  end)
+
+  it("convolutions whose windows bend, if their rule at the border is ONNX's", function()
+    local V = ty.sym.Variable
+    local window = { kernel = { 2, 2 }, num_filter = 3, num_deformable_group = 2, pad = { 1, 0 },
+      stride = { 1, 2 }, dilate = { 1, 1 }, num_group = 2 }
+    ty.random.seed(4)
+    local function random(...) return ty.nd.random.uniform{ -1, 1, shape = { ... } } end
+    local arrays = { x = random(2, 4, 3, 5), offset = random(2, 16, 4, 2),
+      mask = random(2, 8, 4, 2), weight = random(6, 2, 2, 2), bias = random(6) }
+    window.num_filter = 6
+    for _, no_bias in ipairs{ true, false } do
+      local given = { V "x", V "offset", V "mask", V "weight", not no_bias and V "bias" or nil,
+        no_bias = no_bias }
+      for key, v in pairs(window) do
+        given[key] = v
+      end
+      local y = ty.sym.contrib.ModulatedDeformableConvolution(given)
+      local off = files.round_trip(y, arrays, {}, { x = true, offset = true, mask = true },
+        { opset = 22, keep = keep("bent_" .. tostring(no_bias)) })
+      assert.is_true(off < BOUND)
+    end
+    local shapes = { x = { 1, 1, 3, 3 }, offset = { 1, 2, 3, 3 }, mask = { 1, 1, 3, 3 },
+      weight = { 1, 1, 1, 1 } }
+    local function refused(y, opset, text)
+      local given = {}
+      for _, name in ipairs(y:list_arguments()) do
+        given[name] = shapes[name]
+      end
+      local e = assert.raises("unsupported", ty.onnx.export_model, { y, {}, given, "none.onnx",
+        opset = opset })
+      assert.matches(text, e.message, 1, true)
+    end
+    local small = { kernel = { 1, 1 }, num_filter = 1, no_bias = true }
+    local function make(op, ...)
+      local given = { ... }
+      for key, v in pairs(small) do
+        given[key] = v
+      end
+      return ty.sym.contrib[op](given)
+    end
+    refused(make("ModulatedDeformableConvolution", V "x", V "offset", V "mask", V "weight"), 18,
+      "before opset 19")
+    refused(make("DeformableConvolution", V "x", V "offset", V "weight"), 22,
+      "places just outside the image")
   end)
 
   it("reductions that leave all axes", function()

@@ -136,9 +136,10 @@ describe("a network of an ONNX file", function()
 
   -- Runs one node of inputs with open sizes, imported once, for each list of shapes; returns the
   -- shapes of its outputs.
-  local function run_open(node, inputs, constants, shapes)
+  local function run_open(node, inputs, constants, shapes, opset)
     local list = {}
-    with({ nodes = { node }, inputs = inputs, outputs = { "y" }, constants = constants }, {},
+    with({ nodes = { node }, inputs = inputs, outputs = { "y" }, constants = constants,
+      opset = opset }, {},
       function(sym, args)
         for i, given in ipairs(shapes) do
           for name, shape in pairs(given) do
@@ -160,6 +161,73 @@ describe("a network of an ONNX file", function()
     local sums = { "Einsum", { "x", "z" }, { "y" }, { equation = "ij,jk->ik" } }
     assert.same({ { 2, 4 } }, run_open(sums, { x = { "b", 3 }, z = { "t", 4 } }, {},
       { { x = { 2, 3 }, z = { 3, 4 } } }))
+  end)
+
+  it("asks for open sizes that it computes with", function()
+    local function asks(node, inputs, text, constants)
+      node[2], node[3] = node[2] or { "x" }, { "y" }
+      local e = catch_error({ nodes = { node }, inputs = inputs, outputs = { "y" },
+        constants = constants })
+      assert.equal("unsupported", e.code)
+      assert.matches(text .. " must be known; give the shapes of all inputs", e.message, 1, true)
+    end
+    local image = { x = { 1, 2, "h", "w" } }
+    asks({ "AveragePool", nil, nil, { kernel_shape = { 3, 3 }, pads = { 1, 0, 0, 0 } } }, image,
+      "the size of axis 2 of its input")
+    for op, filters in pairs{ Conv = 0, ConvTranspose = 1, ConvInteger = 0, DeformConv = 0 } do
+      local weight, kind = { 4, 2, 3, 3 }, op == "ConvInteger" and 2 or 1
+      weight[filters + 1], weight.type = "filters", kind
+      asks({ op, { "x", "w", op == "DeformConv" and "o" or nil } },
+        { x = { 1, op == "ConvTranspose" and 4 or 2, 5, 5, type = kind }, w = weight,
+          o = { 1, 18, 3, 3 } }, "the size of axis " .. filters .. " of its weight")
+    end
+    local constants = { p = array({ 0, 1, 0, 0 }, "int64") }
+    asks({ "Pad", { "x", "p", "number" } }, { x = { "n", 2 }, number = {} },
+      "the size of axis 0 of its input", constants)
+    asks({ "DequantizeLinear", { "x", "s" } }, { x = { 4, 4, type = 2 }, s = { "n" } },
+      "the size of axis 0 of its scale")
+    asks({ "GatherND", { "x", "i" } }, { x = { 4, 2 }, i = { "n", type = 7 } },
+      "the size of axis 0 of its indices")
+  end)
+
+  it("leaves sizes open in windows with uneven borders", function()
+    for op, expected in pairs{ MaxPool = { { 1, 2, 3, 3 }, { 1, 2, 2, 4 } },
+        LpPool = { { 1, 2, 3, 3 }, { 1, 2, 2, 4 } } } do
+      assert.same(expected, run_open({ op, { "x" }, { "y" }, { kernel_shape = { 3, 3 },
+        strides = { 2, 2 }, pads = { 1, 0, 1, 2 } } }, { x = { 1, 2, "h", "w" } }, {},
+        { { x = { 1, 2, 5, 5 } }, { x = { 1, 2, 4, 8 } } }))
+    end
+  end)
+
+  it("leaves the positions of attention open where nothing depends on them", function()
+    local node = { "Attention", { "x", "x", "x" }, { "y" } }
+    local sizes = { { 1, 4, 3, 5 }, { 2, 4, 2, 5 } }
+    assert.same(sizes, run_open(node, { x = { "b", 4, "t", 5 } }, {}, { { x = sizes[1] },
+      { x = sizes[2] } }, 23))
+  end)
+
+  it("leaves the batch of attention open, and asks for its other sizes", function()
+    local function attention(q, mask)
+      return { nodes = { { "Attention", { "q", "k", "v", mask and "m" }, { "y" },
+        { is_causal = mask and 0 or 1 } } }, inputs = { q = q, k = { "b", 2, 4, 3 },
+        v = { "b", 2, 4, 3 }, m = mask }, outputs = { "y" }, opset = 23 }
+    end
+    local function ask(axis, what, ...)
+      local e = catch_error(attention(...))
+      assert.equal("unsupported", e.code)
+      assert.matches(("the size of axis %d of %s must be known"):format(axis, what), e.message)
+    end
+    ask(2, "its query", { "b", 2, "time", 3 })
+    ask(1, "its query", { "b", "heads", 4, 3 })
+    ask(3, "its query", { "b", 2, 4, "size" })
+    ask(1, "its mask", { "b", 2, 4, 3 }, { 4, "keys" })
+    with(attention{ "b", 2, 4, 3 }, {}, function(sym, args)
+      for _, n in ipairs{ 1, 2 } do
+        args.q, args.k, args.v = ty.nd.ones{ n, 2, 4, 3 }, ty.nd.ones{ n, 2, 4, 3 },
+          ty.nd.ones{ n, 2, 4, 3 }
+        assert.same({ n, 2, 4, 3 }, files.run(sym, args)[1].shape)
+      end
+    end)
   end)
 
   it("leaves sizes open in other shapes", function()

@@ -824,6 +824,92 @@ describe("attributes and types at their limits", function()
       { x, scale }, { opset = 21 })))
   end)
 
+  it("DeformConv reads places just outside an image between its border and zeros", function()
+    local x, weight = array{ { { { 4, 2 }, { 8, 6 } } } }, array{ { { { 1 } } } }
+    -- Down and across, of each place.
+    local offset = array{ { { { -0.5, 0 }, { 0.5, 0.75 } }, { { 0, 0.5 }, { -0.25, 0.5 } } } }
+    local expected = { 2, 1, 3, 0.75 }
+    near(expected, (numbers("DeformConv", {}, { x, { of = weight }, offset }, { opset = 19 })))
+    near({ 3, 2, 4, 1.75 }, (numbers("DeformConv", {}, { x, { of = weight }, offset,
+      { of = array{ 1 } } }, { opset = 19 })))
+  end)
+
+  it("regions of images that are larger than those they were found in", function()
+    local x = array{ { { { 1, 2, 3, 4 }, { 5, 6, 7, 8 }, { 9, 10, 11, 12 }, { 13, 14, 15, 16 } } } }
+    local half, full = array{ { 0, 0, 1, 2 } }, array{ { 0, 0, 2, 4 } }
+    local batch = { array({ 0 }, "int64"), type = INT64 }
+    for _, mode in ipairs{ "avg", "max" } do
+      local function align(boxes, scale)
+        return (numbers("RoiAlign", { mode = mode, output_height = 2, output_width = 2,
+          sampling_ratio = 2, spatial_scale = { float = scale } }, { x, boxes, batch }))
+      end
+      near(align(full, 1), align(half, 2))
+    end
+    local function pool(boxes, scale)
+      return (numbers("MaxRoiPool", { pooled_shape = { 2, 2 }, spatial_scale = { float = scale } },
+        { x, boxes }))
+    end
+    near(pool(array{ { 0, 0, 0, 2, 2 } }, 1), pool(array{ { 0, 0, 0, 1, 1 } }, 2))
+  end)
+
+  it("Cast of a negative number to a wider unsigned type wraps", function()
+    assert.same({ 65408, 65535, 7 }, (numbers("Cast", { to = UINT16 }, { { array({ -128, -1, 7 },
+      "int8"), type = INT8 } })))
+    assert.same({ 2 ^ 32 - 128, 7 }, (numbers("Cast", { to = UINT32 }, { { array({ -128, 7 },
+      "int8"), type = INT8 } })))
+  end)
+
+  it("Shrink of integers rounds after the bias", function()
+    assert.same({ 98, 0, -98 }, (numbers("Shrink", { lambd = { float = 1.5 },
+      bias = { float = 1.5 } }, { { array({ 100, 1, -100 }, "int32"), type = INT32 } })))
+  end)
+
+  it("Celu below 0 for any alpha", function()
+    near({ -1, 1 - math.exp(0.5), 2 }, (numbers("Celu", { alpha = { float = -1 } },
+      { array{ -math.log(2), -0.5, 2 } })))
+  end)
+
+  it("GridSample of a place that is no number", function()
+    local x = array{ { { { 1, 2 }, { 3, 4 } } } }
+    local grid = array{ { { { 0 / 0, 1 }, { 0.5, 0.5 } } } }
+    for _, border in ipairs{ "zeros", "border", "reflection" } do
+      local got = numbers("GridSample", { mode = "nearest", padding_mode = border }, { x, grid })
+      assert.equal(4, got[2])
+      got = numbers("GridSample", { padding_mode = border, align_corners = 1 }, { x, grid })
+      near({ 0 / 0, 3.25 }, got)
+    end
+  end)
+
+  it("EyeLike of no rows has none", function()
+    local y = run_node("EyeLike", { dtype = FLOAT }, { { of = ty.nd.ones{ 2, 3 } } })
+    assert.same({ { 1, 0, 0 }, { 0, 1, 0 } }, y[1]:totable())
+    local ok, e = pcall(numbers, "EyeLike", {}, { { of = { type = FLOAT, dims = { 0, 3 } } } })
+    assert.is_false(ok)
+    assert.equal("unsupported", e.code)
+    assert.matches("an array without elements", e.message)
+  end)
+
+  it("Compress by more conditions than there are elements is refused", function()
+    local ok, e = pcall(numbers, "Compress", { axis = 0 }, { array{ 1, 2 },
+      { of = array({ 1, 0, 1 }, "bool") } })
+    assert.is_false(ok)
+    assert.equal("format", e.code)
+    assert.matches("condition 2 of axis 0, which has 2 elements", e.message)
+  end)
+
+  it("Attention gives scores before the limit of softcap, after it, with the mask, as weights",
+    function()
+      local q, k = array{ { { { 1, 0 } } } }, array{ { { { 2, 0 }, { 0, 1 } } } }
+      local bias = { of = array{ { 0.5, 0 } } }
+      local top = math.exp(math.tanh(2) + 0.5)
+      for mode, expected in pairs{ [0] = { 2, 0 }, { math.tanh(2), 0 }, { math.tanh(2) + 0.5, 0 },
+          { top / (top + 1), 1 / (top + 1) } } do
+        local y = run_node("Attention", { scale = { float = 1 }, softcap = { float = 1 },
+          qk_matmul_output_mode = mode }, { q, k, k, bias }, { opset = 23, outputs = 4 })
+        near(expected, y[4]:reshape{ -1 }:totable())
+      end
+    end)
+
   it("Dropout does not need to know its ratio, and its first masks are numbers", function()
     local y = run_node("Dropout", {}, { array{ 1, 2 }, array{ 0.25 } }, { outputs = 2 })
     assert.same({ { 1, 2 }, "bool" }, { y[1]:totable(), y[2].dtype })

@@ -4,9 +4,9 @@
 --       outputs = { "y" }, constants = { w = ty.nd.ones{ 2 } } })
 --
 -- A node: operator, inputs, outputs, attributes by name; fields name and domain. An attribute: an
--- integer, a list of them, a text, { float = v }, { floats = list }, { graph = model }, { tensor =
--- t }. A tensor: an array, or { type = code, dims = list, raw = bytes } and other fields of
--- TensorProto.
+-- integer, a list of them, a text, { texts = list }, { float = v }, { floats = list }, { graph =
+-- model }, { tensor = t }. A tensor: an array, or { type = code, dims = list, raw = bytes } and
+-- other fields of TensorProto.
 
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
@@ -51,6 +51,11 @@ local function attribute(name, v)
   elseif v.floats then
     m:floats(7, v.floats)
     m:integer(20, 6)
+  elseif v.texts then
+    for _, text in ipairs(v.texts) do
+      m:text(9, text)
+    end
+    m:integer(20, 8)
   elseif v.graph then
     m:message(6, models.graph(v.graph))
     m:integer(20, 5)

@@ -178,15 +178,27 @@ function Node:wants(i)
 end
 
 
+-- Returns the size of an axis of a value; one that is not known is E(`unsupported`).
+-- @tparam Value v
+-- @int axis from 0
+-- @string what name of the value, for errors
+function Node.size(_, v, axis, what)
+  local size = v.shape[axis + 1]
+  if size < 0 then
+    value.refuse("the size of axis %d of %s must be known; give the shapes of all inputs", axis,
+      what)
+  end
+  return size
+end
+
+
 -- Returns the sizes of a value; one that is not known is E(`unsupported`).
 -- @tparam Value v
 -- @string what name of the value, for errors
-function Node.sizes(_, v, what)
-  for axis, size in ipairs(v.shape) do
-    if size < 0 then
-      value.refuse("the size of axis %d of %s must be known; give the shapes of all inputs",
-        axis - 1, what)
-    end
+-- @int[opt=0] first sizes of axes before this one may be unknown
+function Node:sizes(v, what, first)
+  for axis = first or 0, #v.shape - 1 do
+    self:size(v, axis, what)
   end
   return v.shape
 end

@@ -6,7 +6,7 @@ local pairs = require("tycho.core.iterate").pairs
 
 local attention = require("tycho.onnx.ops_attention").ops
 
-local operators = { [""] = {}, ["com.microsoft"] = {},
+local operators = { [""] = {}, ["com.microsoft"] = {}, ["ai.onnx.ml"] = {},
   ["ai.onnx.preview"] = { FlexAttention = attention.FlexAttention } }
 
 local TABLES = {
@@ -23,6 +23,7 @@ local TABLES = {
   { "", attention },
   { "", require "tycho.onnx.ops_control" },
   { "com.microsoft", require "tycho.onnx.ops_microsoft" },
+  { "ai.onnx.ml", require "tycho.onnx.ops_ml" },
 }
 
 for _, row in ipairs(TABLES) do

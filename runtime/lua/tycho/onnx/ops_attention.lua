@@ -162,7 +162,7 @@ end
 -- `columns` keys.
 local function can_call_engine(n, q, mask, columns)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
-  return n:float("softcap", 0) == 0 and not n:wants(4) and columns > 0
+  return n:float("softcap", 0) == 0 and not n:wants(4) and columns ~= 0
     and n:int("left_window_size", -1) < 0 and n:int("right_window_size", -1) < 0
     and (not kind or kind.dtype ~= "float64" or q.dtype == "float64")
     and (not mask or #mask.shape <= 4 and mask.shape[#mask.shape] == columns)
@@ -182,6 +182,23 @@ local function get_first_positions(n, q, past, lengths)
 end
 
 
+-- Fails unless the sizes that attention computes with are known: numbers of heads, and of positions
+-- where something depends on them, as a mask or the attributes do.
+local function check_sizes(n, q, k, mask, depends)
+  if mask or depends or n:int("left_window_size", -1) >= 0
+      or n:int("right_window_size", -1) >= 0 then
+    n:sizes(q, "its query", 1)
+    n:sizes(k, "its keys", 1)
+  end
+  if mask then
+    n:size(mask, #mask.shape - 1, "its mask")
+  end
+  n:size(q, 1, "its query")
+  n:size(q, 3, "its query")
+  n:size(k, 1, "its keys")
+end
+
+
 function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   local flat, q_heads, kv_heads = #q.shape == 3, n:int("q_num_heads"), n:int("kv_num_heads")
   local dtype, wide = q.dtype, get_wide_type(q.dtype)
@@ -193,6 +210,7 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   end
   k = past_key and value.concat({ past_key, k }, 2) or k
   v = past_value and value.concat({ past_value, v }, 2) or v
+  check_sizes(n, q, k, mask, causal or lengths)
   local heads, scale = q.shape[2], n:float("scale", 1 / math.sqrt(q.shape[4]))
   if can_call_engine(n, q, mask, k.shape[3]) then
     local options = { scale = scale, causal = causal, lengths = lengths,
@@ -211,11 +229,11 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
   local function widen_heads(x) return attention.repeat_heads(x, heads):cast(wide) end
   q = q:cast(wide)
   local scores = value.batch_dot(q * scale, widen_heads(k), false, true)
-  local mode, softcap = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0)
+  local mode, softcap, shown = n:int("qk_matmul_output_mode", 0), n:float("softcap", 0), scores
   if softcap > 0 then
     scores = (scores / softcap):map("tanh") * softcap
   end
-  local shown = scores
+  shown = mode == 1 and scores or shown
   mask = mask and mask.dtype ~= "bool" and mask:cast(wide) or mask
   local bias = make_score_bias(n, q, k, mask, past, lengths)
   scores = bias and scores + bias or scores
@@ -253,7 +271,7 @@ end
 
 
 function ops.FlexAttention(n, q, k, v)
-  local heads, dtype = q.shape[2], choose_softmax_type(n, q)
+  local heads, dtype = n:sizes(q, "its query", 1)[2], choose_softmax_type(n, q)
   local scores = value.batch_dot(q:cast(dtype), attention.repeat_heads(k, heads):cast(dtype), false,
     true) * n:float("scale", 1 / math.sqrt(q.shape[4]))
   local weights = attention.compute_weights(apply_graph(n, scores, "score_mod"), nil, nil, false)

@@ -409,7 +409,8 @@ local function make_grid_taps(p, size, mode, border, aligned)
   elseif border == "reflection" then
     p = reflect_coordinate(p, low, high)
   end
-  local base = p:map("floor")
+  local whole = value.where(value.binary("equal", p, p):truth(), p, value.scalar(0, p.dtype))
+  local base = whole:map("floor")                        -- an index, also where p is NaN
   local part = p - base
   local taps, first = {}, mode == "cubic" and -1 or 0
   local last = mode == "cubic" and 2 or mode == "linear" and 1 or 0
@@ -478,6 +479,14 @@ end
 
 local ROI_MODES = { avg = "avg", max = "max" }
 
+-- Returns regions and their scale such that it is at most 1, as the engine's operators have it.
+local function limit_scale(rois, scale)
+  if scale <= 1 then
+    return rois, scale
+  end
+  return rois * scale, 1
+end
+
 -- Returns the RoiAlign of mode 'max': of each bin the largest weighted corner of its samples, as
 -- ONNX defines it.
 local function pool_roi_maxima(n, x, rois, batch, height, width, scale, aligned)
@@ -535,6 +544,7 @@ function ops.RoiAlign(n, x, rois, batch)
   if n:choice("mode", "avg", ROI_MODES) == "max" then
     return pool_roi_maxima(n, x, rois, batch, height, width, scale, aligned)
   end
+  rois, scale = limit_scale(rois, scale)
   local boxes = value.concat({ batch:cast(rois.dtype):reshape{ batch.shape[1], 1 }, rois }, 1)
   local samples = n:int("sampling_ratio", 0)
   return (op("_contrib_ROIAlign", { x, boxes }, { pooled_size = { height, width },
@@ -542,8 +552,13 @@ function ops.RoiAlign(n, x, rois, batch)
 end
 
 function ops.MaxRoiPool(n, x, rois)
+  local given = n:float("spatial_scale", 1)
+  local corners, scale = limit_scale(rois:part(1, 1, 5), given)
+  if scale ~= given then
+    rois = value.concat({ rois:part(1, 0, 1), corners }, 1)
+  end
   return (op("ROIPooling", { x, rois }, { pooled_size = n:list("pooled_shape"),
-    spatial_scale = n:float("spatial_scale", 1) }))
+    spatial_scale = scale }))
 end
 
 -- Boxes -------------------------------------------------------------------------------------------

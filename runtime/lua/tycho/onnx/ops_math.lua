@@ -49,6 +49,9 @@ end
 
 function ops.Celu(n, x)
   local alpha = n:float("alpha", 1)
+  if alpha < 0 then
+    return x:maximum(0) + (((x / alpha):map("exp") - 1) * alpha):minimum(0)
+  end
   return make_elu(x / alpha, 1) * alpha
 end
 
@@ -93,8 +96,10 @@ end
 
 function ops.Shrink(n, x)
   local lambda, bias = n:float("lambd", 0.5), n:float("bias", 0)
-  local zero = value.scalar(0, x.dtype)
-  return value.where(x:lesser(-lambda), x + bias, value.where(x:greater(lambda), x - bias, zero))
+  local y = REAL[x.dtype] and x or x:cast("float64")
+  local zero = value.scalar(0, y.dtype)
+  return value.where(y:lesser(-lambda), y + bias, value.where(y:greater(lambda), y - bias, zero))
+    :cast(x.dtype)
 end
 
 function ops.IsNaN(_, x) return value.binary("equal", x, x):truth():map("logical_not") end

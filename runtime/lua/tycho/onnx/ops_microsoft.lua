@@ -169,6 +169,8 @@ end
 -- Returns the attention (batch, time, heads * size) of queries, keys and values (batch, heads,
 -- time, size). past: keys that earlier runs have left.
 local function compute_attention(n, q, k, v, bias, scale, past)
+  n:sizes(q, "its query", 1)
+  n:sizes(k, "its keys", 1)
   local scores = value.batch_dot(q, k, false, true) * (scale or 1 / math.sqrt(q.shape[4]))
   scores = bias and scores + bias or scores
   if n:flag("unidirectional") then

@@ -107,7 +107,7 @@ end
 -- @tparam Value weight
 -- @number[opt=0] border value of the elements in the borders
 function ops.window_of_conv(n, x, weight, border)
-  local shape = weight.shape
+  local shape = n:sizes(weight, "its weight")
   local w = make_window(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
   if #shape ~= #x.shape or w.count > 3 then
     n:refuse("an input of %d dimensions with weights of %d", #x.shape, #shape)
@@ -127,7 +127,7 @@ function ops.Conv(n, x, weight, bias)
 end
 
 function ops.ConvTranspose(n, x, weight, bias)
-  local shape, group = weight.shape, n:int("group", 1)
+  local shape, group = n:sizes(weight, "its weight"), n:int("group", 1)
   local kernel = n:list("kernel_shape") or tables.part(shape, 3, #shape)
   local w = { count = #x.shape - 2 }
   local count = w.count
@@ -237,7 +237,11 @@ local function pool_windows(x, w, params)
   local valid, full = true, true
   for i = 1, w.count do
     local steps = x.shape[i + 2] + 2 * w.before[i] - w.kernel[i]
-    valid = valid and (x.shape[i + 2] < 0 or math.floor(steps / w.stride[i]) + 1 == w.out[i])
+    if x.shape[i + 2] < 0 then
+      valid = valid and w.before[i] == w.after[i]
+    else
+      valid = valid and math.floor(steps / w.stride[i]) + 1 == w.out[i]
+    end
     full = full and x.shape[i + 2] >= 0 and math.ceil(steps / w.stride[i]) + 1 == w.out[i]
     if w.before[i] >= w.kernel[i] or w.after[i] >= w.kernel[i] or x.shape[i + 2] >= 0 and steps < 0
     then
@@ -258,8 +262,9 @@ end
 local function pad_windows(n, x, w, number)
   local after = {}
   for i = 1, w.count do
-    after[i] = (w.out[i] - 1) * w.stride[i] + (w.kernel[i] - 1) * w.dilate[i] + 1
-      - n:sizes(x, "its input")[i + 2] - w.before[i]
+    local size = x.shape[i + 2]
+    after[i] = size < 0 and w.after[i] or (w.out[i] - 1) * w.stride[i]
+      + (w.kernel[i] - 1) * w.dilate[i] + 1 - size - w.before[i]
   end
   local y = pad_space(n, x, w.before, after, number)
   return y, { count = w.count, kernel = w.kernel, stride = w.stride, dilate = w.dilate,
@@ -487,7 +492,7 @@ end
 
 
 function ops.DeformConv(n, x, weight, offset, bias, mask)
-  local shape = weight.shape
+  local shape = n:sizes(weight, "its weight")
   local w = make_window(n, x, n:list("kernel_shape") or tables.part(shape, 3, #shape))
   if w.count ~= 2 then
     n:refuse("%d axes of space", w.count)
@@ -499,11 +504,10 @@ function ops.DeformConv(n, x, weight, offset, bias, mask)
   local params = { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
     num_filter = shape[1], num_group = n:int("group", 1),
     num_deformable_group = n:int("offset_group", 1), no_bias = bias == nil }
-  if mask then
-    return (op("_contrib_ModulatedDeformableConvolution", { x, offset, mask, weight, bias },
-      params))
-  end
-  return (op("_contrib_DeformableConvolution", { x, offset, weight, bias }, params))
+  -- the operator without a mask has another rule for places just outside an image
+  mask = mask or op("ones_like", { offset:part(1, 0, offset.shape[2] / 2) })
+  return (op("_contrib_ModulatedDeformableConvolution", { x, offset, mask, weight, bias },
+    params))
 end
 
 

@@ -40,7 +40,7 @@ local function get_number(v, absent) return v and v:number("a scale or zero poin
 -- Returns the axis along which a node has several scales; 0 where it has one.
 local function find_scaled_axis(n, x, scale)
   local rank = #x.shape
-  return product(scale.shape) > 1 and n:axis(math.min(1, rank - 1), rank) or 0
+  return product(n:sizes(scale, "its scale")) > 1 and n:axis(math.min(1, rank - 1), rank) or 0
 end
 
 -- Returns a scale or zero point in a shape that broadcasts to x. It has one number, one for each

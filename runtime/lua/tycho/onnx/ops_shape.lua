@@ -222,6 +222,9 @@ end
 function ops.EyeLike(n, x)
   local kind = tensor.type_of(n:int("dtype", 0))
   local dtype, shape = kind and kind.dtype or x.dtype, n:sizes(x, "its input")
+  if product(shape) == 0 then
+    return value.empty(shape, dtype)
+  end
   return op("_eye", {}, { N = shape[1], M = shape[2], k = n:int("k", 0), dtype = "float32" })
     :cast(dtype)
 end
@@ -229,7 +232,7 @@ end
 -- Returns a boolean matrix that is 1 where holds(row, column) is true; both count from 0.
 local function make_triangle(rows, columns, holds)
   local list = {}
-  value.spend(rows * columns, "a triangle")
+  value.spend(product{ rows, columns }, "a triangle")
   for i = 0, rows - 1 do
     for j = 0, columns - 1 do
       list[#list + 1] = holds(i, j) and 1 or 0
@@ -386,7 +389,7 @@ end
 function ops.GatherND(n, x, indices)
   local lead = n:int("batch_dims", 0)
   local shape = tables.part(indices.shape, 1, #indices.shape - 1)
-  local m = indices.shape[#indices.shape]
+  local m = n:size(indices, #indices.shape - 1, "its indices")
   for i = lead + m + 1, #x.shape do
     shape[#shape + 1] = x.shape[i]
   end
@@ -480,9 +483,11 @@ function ops.Compress(n, x, condition)
   local axis = n:int("axis")
   local from = axis and x or x:reshape{ product(n:sizes(x, "its input")) }
   axis = axis and n:axis_of(axis, #x.shape) or 0
-  local positions = {}
+  local positions, size = {}, n:sizes(from, "its input")[axis + 1]
   for i, on in ipairs(condition:numbers("condition")) do
-    if on ~= 0 then
+    if i > size then
+      value.damaged("condition %d of axis %d, which has %d elements", i - 1, axis, size)
+    elseif on ~= 0 then
       positions[#positions + 1] = i - 1
     end
   end
@@ -631,7 +636,8 @@ function ops.Pad(n, x, pads, number, axes)
     return value.pad(n, x, before, after, mode,
       number and number:number("constant_value") or n:float("value", 0))
   end
-  local inside = value.pad(n, make_full(x.shape, 1, "float32"), before, after, mode, 0)
+  local ones = make_full(n:sizes(x, "its input"), 1, "float32")
+  local inside = value.pad(n, ones, before, after, mode, 0)
   return value.where(inside, value.pad(n, x, before, after, mode, 0), number:reshape{})
 end
 

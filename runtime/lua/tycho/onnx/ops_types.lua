@@ -153,7 +153,7 @@ function value.cast_to_kind(n, x, kind)
     return rename_type(f(n, x, kind.float), kind.name)
   elseif kind.bits then
     return rename_type(keep_low_bits(x, kind), kind.name)
-  elseif from and to and not kind.same and from[1] >= to[1] then
+  elseif from and to and not kind.same and (from[1] >= to[1] or from[2] and not to[2]) then
     return wrap_integers(x:cast("int64"), to[1], to[2], kind.dtype, kind.name)
   end
   return rename_type(x:cast(kind.dtype), kind.name)

@@ -422,6 +422,9 @@ function to._linalg_gemm(e, c)
   return e:emit("Add", { y, emit_scaled(e, c.inputs[3], c.p.beta, c.dtypes[1]) })
 end
 
-function to._linalg_det(e, c) return e:emit("Det", { c.inputs[1] }) end
+function to._linalg_det(e, c)
+  local y = e:emit("Det", { c.inputs[1] })
+  return #c.shapes[1] == 2 and e:reshape(y, {}, { 1 }) or y
+end
 
 return to

@@ -62,6 +62,23 @@ end
 
 to.Convolution_v1 = to.Convolution
 
+function to._contrib_ModulatedDeformableConvolution(e, c)
+  local p, count = c.p, #c.p.kernel
+  if e.opset < 19 then
+    e:refuse("this operator before opset 19")
+  end
+  local x, offset, mask, weight, bias = unpack(list_inputs(c, p.no_bias and 4 or 5))
+  return e:emit("DeformConv", { x, weight, offset, bias or "", mask }, { kernel_shape = p.kernel,
+    strides = list_or_ones(p.stride, count), dilations = list_or_ones(p.dilate, count),
+    pads = repeat_list(list_or_ones(p.pad, count, 0)), group = p.num_group,
+    offset_group = p.num_deformable_group })
+end
+
+function to._contrib_DeformableConvolution(e)
+  e:refuse("this operator, which takes places just outside the image as 0; \z
+    _contrib_ModulatedDeformableConvolution reads them as ONNX does")
+end
+
 function to.Deconvolution(e, c)
   local p, count = c.p, #c.p.kernel
   require_channels_first(e, p)
@@ -85,7 +102,11 @@ function to.FullyConnected(e, c)
   local p, shape, x = c.p, c.shapes[1], c.inputs[1]
   local flat = p.flatten or #shape == 2
   if flat then
-    x = #shape > 2 and e:emit("Flatten", { x }, { axis = 1 }) or x
+    if #shape == 1 then
+      x = e:reshape(x, shape, { shape[1], 1 })
+    elseif #shape > 2 then
+      x = e:emit("Flatten", { x }, { axis = 1 })
+    end
     return e:emit("Gemm", { x, c.inputs[2], not p.no_bias and c.inputs[3] or nil }, { transB = 1 })
   end
   local weight = e:emit("Transpose", { c.inputs[2] }, { perm = { 1, 0 } })
@@ -419,7 +440,10 @@ function to.L2Normalization(e, c)
     axes[#axes + 1] = inside and axis or nil
   end
   local square = e:emit("Mul", { c.inputs[1], c.inputs[1] })
-  local sum = e:emit("ReduceSum", { square, e:ints(axes) }, { keepdims = 1 })
+  local sum = square                                     -- of an array of one axis
+  if #axes > 0 then
+    sum = e:emit("ReduceSum", { square, e:ints(axes) }, { keepdims = 1 })
+  end
   sum = e:emit("Add", { sum, e:number(c.p.eps, c.dtypes[1]) })
   return e:emit("Div", { c.inputs[1], e:emit("Sqrt", { sum }) })
 end

@@ -306,7 +306,9 @@ end
 
 function to.gather_nd(e, c)
   local at = move_coordinates_last(e, cast_indices(e, c, 2), #c.shapes[2])
-  return e:emit("GatherND", { c.inputs[1], at })
+  local y = e:emit("GatherND", { c.inputs[1], at })
+  local is_scalar = #c.shapes[2] == 1 and c.shapes[2][1] == #c.shapes[1]
+  return is_scalar and e:reshape(y, {}, { 1 }) or y
 end
 
 function to.scatter_nd(e, c)
@@ -318,9 +320,9 @@ end
 -- Returns the attribute `reduction` of ONNX's operator, or nil for none. Raises an error if the
 -- exporter's opset has no such reduction.
 local function choose_reduction(e, p)
-  if p.reduction ~= "none" and e.opset < (p.reduction == "add" and 16 or p.reduction == "mul"
-      and 16 or 18) then
-    e:refuse("reduction = '%s' before opset 18", p.reduction)
+  local least = (p.reduction == "add" or p.reduction == "mul") and 16 or 18
+  if p.reduction ~= "none" and e.opset < least then
+    e:refuse("reduction = '%s' before opset %d", p.reduction, least)
   end
   return p.reduction ~= "none" and p.reduction or nil
 end

@@ -110,9 +110,12 @@ end
 local MOST_NUMBERS = 2 ^ 22
 
 --- Counts numbers that Lua is about to make; a file that needs too many is E(`unsupported`).
--- @number count
+-- @number count a negative one is not known, which is E(`unsupported`), too
 -- @string what name of the node or of its part, for errors
 function value.spend(count, what)
+  if count < 0 then
+    value.refuse("the size of %s must be known; give the shapes of all inputs", what)
+  end
   state.numbers = state.numbers + count
   if state.numbers > MOST_NUMBERS or count ~= count then
     value.refuse("%s would take the import more than %d numbers", what, MOST_NUMBERS)
