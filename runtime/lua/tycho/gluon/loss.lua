@@ -114,9 +114,15 @@ local function need(self, argument, x)
 end
 
 
--- Returns x reshaped to the shape of y.
-local function like(x, y)
-  return F.reshape_like(x, y)
+-- Returns an input of forward reshaped to the shape of pred. Raises E(shape) for an array with
+-- another number of elements.
+local function like(self, argument, x, pred)
+  if is_array(x) and is_array(pred) and x.size ~= pred.size then
+    Error.raise{ code = "shape", func = "loss." .. self.class_name, argument = argument,
+      expected = pred.shape, got = x.shape,
+      message = ("'%s' needs as many elements as what it is compared with"):format(argument) }
+  end
+  return F.reshape_like(x, pred)
 end
 
 
@@ -135,7 +141,8 @@ local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
 
 function L2Loss:forward(pred, label, sample_weight)
   need(self, "label", label)
-  local l = weighted(F.square(like(label, pred) - pred), self.weight / 2, sample_weight)
+  local apart = like(self, "label", label, pred) - pred
+  local l = weighted(F.square(apart), self.weight / 2, sample_weight)
   return mean(self.batch_axis, l)
 end
 
@@ -146,7 +153,7 @@ local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
 
 function L1Loss:forward(pred, label, sample_weight)
   need(self, "label", label)
-  return compute_mean(self, F.abs(like(label, pred) - pred), sample_weight)
+  return compute_mean(self, F.abs(like(self, "label", label, pred) - pred), sample_weight)
 end
 
 
@@ -158,7 +165,7 @@ local HuberLoss = define("HuberLoss", { { "rho", "number", 1 }, WEIGHT, BATCH_AX
 function HuberLoss:forward(pred, label, sample_weight)
   need(self, "label", label)
   local rho = self._rho
-  local apart = F.abs(like(label, pred) - pred)
+  local apart = F.abs(like(self, "label", label, pred) - pred)
   local l = F.where(apart:gt(rho), apart - 0.5 * rho, F.square(apart) * (0.5 / rho))
   return compute_mean(self, l, sample_weight)
 end
@@ -183,7 +190,7 @@ end
 
 function PoissonNLLLoss:forward(pred, target, sample_weight, epsilon)
   need(self, "target", target)
-  target = like(target, pred)
+  target = like(self, "target", target, pred)
   local l = self._from_logits and F.exp(pred) - target * pred
     or pred - target * F.log(pred + (epsilon or 1e-8))
   if self._compute_full then
@@ -227,22 +234,27 @@ end
 function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
   need(self, "label", label)
   local f = self._from_sigmoid and cross_entropy_of_sigmoid or cross_entropy_of_logits
-  return compute_mean(self, f(pred, like(label, pred), pos_weight), sample_weight)
+  return compute_mean(self, f(pred, like(self, "label", label, pred), pos_weight), sample_weight)
 end
 
 
--- Raises E(shape) where labels that have to be classes have as many elements as pred, as one-hot
--- rows have. Does nothing for symbols, whose sizes are not known.
+-- Raises E(shape) unless labels are one class for each sample. Does nothing for symbols, whose
+-- sizes are not known.
 local function check_classes(pred, label, axis)
-  if is_array(pred) and is_array(label) and label.size == pred.size then
-    local shape = pred.shape
-    local extent = shape[axis < 0 and #shape + axis + 1 or axis + 1]
-    if extent and extent > 1 then
-      Error.raise{ code = "shape", func = "loss.SoftmaxCrossEntropyLoss", argument = "label",
-        expected = "one class from 0 for each sample", got = label.shape,
-        message = "'label' is as large as 'pred'; one-hot labels need sparse_label = false" }
-    end
+  if not (is_array(pred) and is_array(label)) then
+    return
   end
+  local shape, count = pred.shape, label.size
+  local extent = shape[axis < 0 and #shape + axis + 1 or axis + 1]
+  if not extent or count * extent == pred.size then
+    return
+  end
+  local advice = count == pred.size and "is as large as 'pred'; one-hot labels need \z
+    sparse_label = false" or ("does not fit 'pred' of shape %s%s"):format(Error.show(shape),
+    count > pred.size and "; 'pred' is the first argument" or "")
+  Error.raise{ code = "shape", func = "loss.SoftmaxCrossEntropyLoss", argument = "label",
+    expected = "one class from 0 for each sample", got = label.shape,
+    message = "'label' " .. advice }
 end
 
 
@@ -275,7 +287,7 @@ function SoftmaxCELoss:forward(pred, label, sample_weight)
     check_classes(pred, label, axis)
     l = -pick(axis, pred, label)
   else
-    l = -F.sum{ pred * like(label, pred), axis = axis, keepdims = true }
+    l = -F.sum{ pred * like(self, "label", label, pred), axis = axis, keepdims = true }
   end
   return compute_mean(self, l, sample_weight)
 end
@@ -304,7 +316,8 @@ local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH
 
 function HingeLoss:forward(pred, label, sample_weight)
   need(self, "label", label)
-  return compute_mean(self, F.relu(self._margin - pred * like(label, pred)), sample_weight)
+  local missing = F.relu(self._margin - pred * like(self, "label", label, pred))
+  return compute_mean(self, missing, sample_weight)
 end
 
 
@@ -316,7 +329,7 @@ local SquaredHingeLoss = define("SquaredHingeLoss",
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
   need(self, "label", label)
-  local missing = F.relu(self._margin - pred * like(label, pred))
+  local missing = F.relu(self._margin - pred * like(self, "label", label, pred))
   return compute_mean(self, F.square(missing), sample_weight)
 end
 
@@ -337,7 +350,7 @@ end
 
 function LogisticLoss:forward(pred, label, sample_weight)
   need(self, "label", label)
-  label = like(label, pred)
+  label = like(self, "label", label, pred)
   if self._label_format == "signed" then
     label = (label + 1) / 2
   end
@@ -356,7 +369,9 @@ local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, B
 function TripletLoss:forward(pred, positive, negative)
   need(self, "positive", positive)
   need(self, "negative", negative)
-  local apart = F.square(like(positive, pred) - pred) - F.square(like(negative, pred) - pred)
+  local near = like(self, "positive", positive, pred) - pred
+  local far = like(self, "negative", negative, pred) - pred
+  local apart = F.square(near) - F.square(far)
   local l = F.sum{ apart, axis = self.batch_axis, exclude = true }
   return weighted(F.relu(l + self._margin), self.weight)
 end
@@ -384,7 +399,7 @@ end
 function CosineEmbeddingLoss:forward(input1, input2, label, sample_weight)
   need(self, "input2", input2)
   need(self, "label", label)
-  local cos = cosine(like(input1, input2), input2)
+  local cos = cosine(like(self, "input1", input1, input2), input2)
   label = column(label)
   local l = (1 - cos) * label:eq(1) + F.relu(label:eq(-1) * (cos - self._margin))
   return weighted(l, self.weight, sample_weight)
