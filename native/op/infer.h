@@ -49,6 +49,6 @@ enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
 int  op_infer(struct infer *s, int what);
 
 /* Makes the last failure, that of an inference, name the operator, the node (NULL: none) and the
-** shapes or, for INFER_TYPES, the dtypes of the inputs. Returns code. */
+** shapes or, for INFER_TYPES, the dtypes of several inputs. Returns code. */
 int infer_explain(int code, int what, const char *op, const char *node, const struct port *in,
     const ty_desc *d, int n);
