@@ -359,6 +359,19 @@ describe("mistakes", function()
     assert.equal("Dense", assert.raises("name", function() return nn.Dens(3) end).candidates[1])
   end)
 
+  it("of arrays where a block is made say that it is called on them", function()
+    local x = nd.ones{ 2, 3 }
+    local transforms = ty.gluon.data.vision.transforms
+    for _, class in ipairs{ nn.Dense, nn.Dropout, nn.Flatten, nn.Activation, nn.BatchNorm,
+        ty.gluon.rnn.LSTM, ty.gluon.rnn.LSTMCell, ty.gluon.loss.SoftmaxCrossEntropyLoss,
+        transforms.ToTensor, transforms.Resize } do
+      for _, given in ipairs{ x, ty.sym.Variable "x" } do
+        local e = assert.raises("type", class, given, given)
+        assert.matches("which is called on arrays then", e.message)
+      end
+    end
+  end)
+
   it("are refused when a layer is called", function()
     local net = nn.Dense{ 3, in_units = 4 }
     net:initialize()
