@@ -176,6 +176,28 @@ local function file_text(message)
 end
 
 
+-- Patterns of Lua's messages about a table where something else belongs, which is often an array or
+-- a parameter -> what to write.
+local TABLES = {
+  { "attempt to compare .*table",
+    "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)" },
+  { "attempt to concatenate .*a table value",
+    "the text of an array is tostring(x), the number in one of one element x:asscalar()" },
+  { "attempt to perform arithmetic on .*a table value",
+    "the array of a list is ty.nd.array(list), that of a parameter p:data()" },
+  { "bad argument #%d+ to '%l+' %(number expected, got table%)",
+    "the number in an array of one element is x:asscalar(); ty.nd has functions of all elements" },
+}
+
+local function of_table(message)
+  for _, row in ipairs(TABLES) do
+    if message:find(row[1]) then
+      return row[2]
+    end
+  end
+end
+
+
 --- Returns a hint for an error of Lua's own.
 -- @string message Lua's text
 -- @string[opt] text what was run; the file that the message names otherwise
@@ -186,14 +208,15 @@ function translation.hint(message, text)
   local verb, global = message:match("attempt to (%l+) global '([%w_]+)' %(a nil value%)")
   local field = message:match("attempt to call %l+ '([%w_]+)' %(a %l+ value%)")
   local method = message:match("attempt to call method '([%w_]+)' %(a nil value%)")
+  local value = message:match("attempt to index field '([%w_]+)' %(a function value%)")
   if global then
     return of_global(global, line, verb == "call")
   elseif method then
     return of_method(method)
   elseif field and not message:find("a nil value", 1, true) then
     return ("'%s' is a field: write x.%s, without brackets"):format(field, field)
-  elseif message:find("attempt to compare", 1, true) and message:find("table", 1, true) then
-    return "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)"
+  elseif value then
+    return ("'%s' is a method: write x:%s(...)"):format(value, value)
   elseif message:find(" near '", 1, true) then
     local hint
     for i = #lines, math.max(1, #lines - NEAR), -1 do    -- Lua notices it some lines later
@@ -201,6 +224,7 @@ function translation.hint(message, text)
     end
     return hint
   end
+  return of_table(message)
 end
 
 
