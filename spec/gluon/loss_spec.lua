@@ -274,6 +274,22 @@ describe("a loss", function()
     end
   end)
 
+  it("names the input that is missing", function()
+    local x = nd.ones{ 2, 3 }
+    for name, inputs in pairs{ L2Loss = { "pred", "label" }, PoissonNLLLoss = { "pred", "target" },
+        SoftmaxCELoss = { "pred", "label" }, TripletLoss = { "pred", "positive", "negative" },
+        SDMLLoss = { "x1", "x2" }, CosineEmbeddingLoss = { "input1", "input2", "label" } } do
+      for i, argument in ipairs(inputs) do
+        local given = { x, x, x }
+        given[i] = nil
+        local e = assert.raises("type", function() loss[name]()(unpack(given, 1, 3)) end)
+        assert.equal(argument, e.argument)
+        assert.equal(argument ~= "label" and argument ~= "target",
+          e.message:find("return its result", 1, true) ~= nil)
+      end
+    end
+  end)
+
   it("names labels of another size", function()
     local function refused(name, argument, text, ...)
       local inputs = { ... }

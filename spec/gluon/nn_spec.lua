@@ -359,6 +359,23 @@ describe("mistakes", function()
     assert.equal("Dense", assert.raises("name", function() return nn.Dens(3) end).candidates[1])
   end)
 
+  it("of parameters where arrays belong say how to get these", function()
+    local layer, x, F = nn.Dense(3, { in_units = 3 }), nd.ones{ 3, 3 }, ty.F
+    layer:initialize()
+    for _, first in ipairs{ x, ty.sym.Variable "x" } do
+      for _, call in ipairs{
+        function(w) return F.dot(first, w) end, function(w) return first * w end,
+        function(w) return w + first end, function(w) return F.concat({ first, w }) end,
+        function(w) return F.FullyConnected{ data = first, weight = w, num_hidden = 3 } end,
+        function(w) return F.FullyConnected(first, w, { num_hidden = 3 }) end,
+        function(w) return F.relu(w) end, function(w) return layer(w) end,
+      } do
+        local e = assert.raises("type", call, layer.weight)
+        assert.matches("the array of a Parameter is p:data%(x%)", e.message)
+      end
+    end
+  end)
+
   it("of arrays where a block is made say that it is called on them", function()
     local x = nd.ones{ 2, 3 }
     local transforms = ty.gluon.data.vision.transforms

@@ -103,13 +103,18 @@ local function compute_mean(self, l, sample_weight)
 end
 
 
--- Raises E(type) unless an input of forward is an array or a symbol.
-local function need(self, argument, x)
+-- Raises E(type) unless inputs of forward, given by name and value in turn, are arrays or symbols.
+local function need(self, argument, x, ...)
   local class = getmetatable(x)
   if class ~= NDArray and class ~= Symbol then
+    local is_given = argument == "label" or argument == "target"     -- by no network
+    local text = x ~= nil and "bad '%s'" or is_given and "'%s' is missing"
+      or "'%s' is missing; does the network's forward return its result?"
     Error.raise{ code = "type", func = "loss." .. self.class_name, argument = argument,
-      expected = "an NDArray or a Symbol", got = Error.kind(x),
-      message = x == nil and ("'%s' is missing"):format(argument) or ("bad '%s'"):format(argument) }
+      expected = "an NDArray or a Symbol", got = Error.kind(x), message = text:format(argument) }
+  end
+  if select("#", ...) > 0 then
+    need(self, ...)
   end
 end
 
@@ -140,7 +145,7 @@ end
 local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
 
 function L2Loss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local apart = like(self, "label", label, pred) - pred
   local l = weighted(F.square(apart), self.weight / 2, sample_weight)
   return mean(self.batch_axis, l)
@@ -152,7 +157,7 @@ end
 local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
 
 function L1Loss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   return compute_mean(self, F.abs(like(self, "label", label, pred) - pred), sample_weight)
 end
 
@@ -163,7 +168,7 @@ end
 local HuberLoss = define("HuberLoss", { { "rho", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HuberLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local rho = self._rho
   local apart = F.abs(like(self, "label", label, pred) - pred)
   local l = F.where(apart:gt(rho), apart - 0.5 * rho, F.square(apart) * (0.5 / rho))
@@ -189,7 +194,7 @@ end
 
 
 function PoissonNLLLoss:forward(pred, target, sample_weight, epsilon)
-  need(self, "target", target)
+  need(self, "pred", pred, "target", target)
   target = like(self, "target", target, pred)
   local l = self._from_logits and F.exp(pred) - target * pred
     or pred - target * F.log(pred + (epsilon or 1e-8))
@@ -232,7 +237,7 @@ end
 
 
 function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local f = self._from_sigmoid and cross_entropy_of_sigmoid or cross_entropy_of_logits
   return compute_mean(self, f(pred, like(self, "label", label, pred), pos_weight), sample_weight)
 end
@@ -278,7 +283,7 @@ end)
 
 
 function SoftmaxCELoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local axis, l = self._axis
   if not self._from_logits then
     pred = log_softmax(axis, pred)
@@ -301,7 +306,7 @@ local KLDivLoss = define("KLDivLoss",
   { { "from_logits", "boolean", true }, { "axis", "integer", -1 }, WEIGHT, BATCH_AXIS })
 
 function KLDivLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   if not self._from_logits then
     pred = F.log_softmax{ pred, axis = self._axis }
   end
@@ -315,7 +320,7 @@ end
 local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HingeLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local missing = F.relu(self._margin - pred * like(self, "label", label, pred))
   return compute_mean(self, missing, sample_weight)
 end
@@ -328,7 +333,7 @@ local SquaredHingeLoss = define("SquaredHingeLoss",
   { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local missing = F.relu(self._margin - pred * like(self, "label", label, pred))
   return compute_mean(self, F.square(missing), sample_weight)
 end
@@ -349,7 +354,7 @@ end
 
 
 function LogisticLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   label = like(self, "label", label, pred)
   if self._label_format == "signed" then
     label = (label + 1) / 2
@@ -367,8 +372,7 @@ end
 local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function TripletLoss:forward(pred, positive, negative)
-  need(self, "positive", positive)
-  need(self, "negative", negative)
+  need(self, "pred", pred, "positive", positive, "negative", negative)
   local near = like(self, "positive", positive, pred) - pred
   local far = like(self, "negative", negative, pred) - pred
   local apart = F.square(near) - F.square(far)
@@ -397,8 +401,7 @@ end
 
 
 function CosineEmbeddingLoss:forward(input1, input2, label, sample_weight)
-  need(self, "input2", input2)
-  need(self, "label", label)
+  need(self, "input1", input1, "input2", input2, "label", label)
   local cos = cosine(like(self, "input1", input1, input2), input2)
   label = column(label)
   local l = (1 - cos) * label:eq(1) + F.relu(label:eq(-1) * (cos - self._margin))
@@ -426,7 +429,7 @@ end
 
 
 function SDMLLoss:forward(x1, x2)
-  need(self, "x2", x2)
+  need(self, "x1", x1, "x2", x2)
   local apart = F.broadcast_sub(F.expand_dims{ x1, axis = 1 }, F.expand_dims{ x2, axis = 0 })
   local distances = F.sum{ F.square(apart), axis = 2 }
   local labels = smooth_labels(distances, self._smoothing_parameter)
@@ -453,7 +456,7 @@ end
 
 
 function CTCLoss:forward(pred, label, pred_lengths, label_lengths, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   if self._layout == "NTC" then
     pred = F.swapaxes{ pred, dim1 = 0, dim2 = 1 }
   end

@@ -365,8 +365,8 @@ local function find_data(self, where, func)
 end
 
 
--- Raises E(type) for `data()` with a dot; the class's guard spares this method, which each call of a
--- layer calls.
+-- Raises E(type) for `data()` with a dot. The class's guard spares this method, which each call of
+-- a layer calls.
 local function fail_dot()
   Error.raise{ code = "type", func = "Parameter:data", argument = "self", expected = "a Parameter",
     got = "nothing", message = "methods take a colon: x:data(...), not x.data(...)" }
