@@ -162,7 +162,9 @@ describe("an error of Lua's own in a script", function()
   it("says how arrays and parameters give numbers and texts", function()
     local CASES = {
       { "print('loss ' .. x)", "x:asscalar()" }, { "print(('%.2f'):format(x))", "x:asscalar()" },
-      { "print(math.exp(x))", "ty.nd has functions" }, { "print(x < 0)", "x:lt(y)" },
+      { "print(math.exp(x))", "ty.nd has functions" },
+      { "for _, p in pairs(ty.gluon.nn.Dense(2):collect_params()) do p:grad() end", ":items() do" },
+      { "print(x < 0)", "x:lt(y)" },
       { "print({ 1, 2 } * 2)", "ty.nd.array(list)" },
       { "print(ty.gluon.nn.Dense(2).weight * 2)", "p:data()" },
       { "print(ty.gluon.nn.Dense(2).weight.data[0])", "'data' is a method: write x:data(...)" },

@@ -1,4 +1,5 @@
---- What the reference keeps under `contrib`: `ty.contrib.quantization`.
+--- What the reference keeps under `contrib`: `ty.contrib.quantization`, and `ty.amp` and `ty.onnx`
+-- under their older names.
 --
 -- @module tycho.contrib
 
@@ -7,4 +8,14 @@ local namespace = require "tycho.core.namespace"
 
 local contrib = { quantization = require "tycho.contrib.quantization" }
 
-return namespace.close(contrib, "contrib", "module")
+local missing = namespace.missing("contrib", "module", { amp = true, onnx = true,
+  quantization = true })
+
+return setmetatable(contrib, { __index = function(_, key)
+  if key ~= "amp" and key ~= "onnx" then
+    return missing(key)
+  end
+  local value = require("tycho." .. key)
+  rawset(contrib, key, value)
+  return value
+end })

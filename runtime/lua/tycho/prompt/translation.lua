@@ -119,9 +119,16 @@ local function of_library(name, line)
 end
 
 
+-- Methods of parameters, which pairs does not give.
+local OF_PARAMETERS = { data = true, grad = true, list_data = true, list_grad = true,
+  set_data = true, zero_grad = true }
+
 -- Returns the counterpart of a method that an object does not have; a block's unknown fields are
 -- nil.
 local function of_method(name)
+  if OF_PARAMETERS[name] then
+    return "parameters of a network: for name, p in net:collect_params():items() do p:data() end"
+  end
   local methods = {}
   for _, here in ipairs(foreign.names(name)) do
     methods[#methods + 1] = here:find(":", 1, true) and here:gsub("{.*", "") or nil
