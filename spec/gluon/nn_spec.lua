@@ -422,6 +422,16 @@ describe("containers", function()
       local part = net[ty.slice(1, 3)]
       assert.equal(2, #part)
       assert.equal(b, part[1])
+      for text, range in pairs{ ["1:3"] = ty.slice(1, 3), [":-1"] = ty.slice(nil, -1),
+          ["-2:"] = ty.slice(-2, nil), [" : "] = ty.slice() } do
+        assert.equal(#net[range], #net[text])
+        assert.equal(net[range][1], net[text][1])
+      end
+      assert.equal(net[#net], net[-1])
+      assert.equal(net[1], net[-#net])
+      assert.is_nil(net[-#net - 1])
+      assert.is_nil(net[#net + 1])
+      assert.is_nil(net["1:2:3"])
       assert.equal(1, #net[ty.slice(-1, nil)])
       assert.equal(kind, part.class_name)
       local n = 0
