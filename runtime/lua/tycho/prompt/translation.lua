@@ -196,10 +196,23 @@ local TABLES = {
     "the number in an array of one element is x:asscalar(); ty.nd has functions of all elements" },
 }
 
-local function of_table(message)
+-- The same for messages that mean something on some lines of a script only: message, line, advice.
+local ON_LINES = {
+  { "attempt to index .*a nil value", "%[0%]",
+    "lists and the layers of a network count from 1: net[1] is the first" },
+  { "attempt to call a table value", "^%s*for .* in ",
+    "rows of an array: for i = 0, x:len() - 1 do local row = x[i]; of a table: ipairs, pairs" },
+}
+
+local function of_table(message, line)
   for _, row in ipairs(TABLES) do
     if message:find(row[1]) then
       return row[2]
+    end
+  end
+  for _, row in ipairs(ON_LINES) do
+    if line and message:find(row[1]) and line:find(row[2]) then
+      return row[3]
     end
   end
 end
@@ -231,7 +244,7 @@ function translation.hint(message, text)
     end
     return hint
   end
-  return of_table(message)
+  return of_table(message, line)
 end
 
 
