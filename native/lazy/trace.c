@@ -21,8 +21,9 @@ static int fail_graph_freed(const struct history *h, bool is_head)
   const char *line = h->freed_at ? h->freed_at : "", *at = h->freed_at ? " at " : " before";
   int code = fail(TY_ESTATE, is_head
       ? "the graph of this array was freed by the backward%s%s; retain_graph = true there keeps it"
-      : "the graph of an array that this one is made of was freed by the backward%s%s; a state that "
-        "is carried from step to step is cut by x:detach(), and retain_graph = true there keeps it",
+      : "the graph of an array that this one is made of was freed by the backward%s%s; a state "
+        "that is carried from step to step is cut by x:detach(), and retain_graph = true there "
+        "keeps it",
       at, line);
   fail_node(NULL, NULL, h->where);
   return code;

@@ -127,8 +127,8 @@ int type_is(struct infer *s, ty_desc *slot, int dtype)
   }
   char name[128];
   slot_name(s, slot, name, sizeof name);
-  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here; astype converts arrays, "
-      "Cast symbols", s->op->name, name, dtype_name(slot->dtype), dtype_name(dtype));
+  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here; astype converts "
+      "arrays, Cast symbols", s->op->name, name, dtype_name(slot->dtype), dtype_name(dtype));
   fail_argument(name, dtype_name(dtype), dtype_name(slot->dtype));
   return code;
 }

@@ -234,8 +234,8 @@ describe("a call made again", function()
   it("names the entry of a list that is no input", function()
     local matrix = ty.nd.ones{ 2, 3 }
     for _, join in ipairs{ ty.nd.concat, ty.nd.stack, ty.nd.add_n } do
-      for _, case in ipairs{ { 2, { matrix, 3 } }, { 1, { "a", matrix } }, { 2, { matrix, nil, matrix } },
-          { 3, { matrix, matrix, { 1, 2 } } } } do
+      for _, case in ipairs{ { 2, { matrix, 3 } }, { 1, { "a", matrix } },
+          { 2, { matrix, nil, matrix } }, { 3, { matrix, matrix, { 1, 2 } } } } do
         local e = assert.raises("type", join, case[2], {})
         assert.equal("bad entry " .. case[1] .. " in the list of inputs", e.message)
       end

@@ -1,21 +1,22 @@
---- What the reference keeps under `contrib`: `ty.contrib.quantization`, and `ty.amp` and `ty.onnx`
--- under their older names.
+--- What the reference keeps under `contrib`: `ty.contrib.quantization`, and `ty.amp` under its
+-- older name. What was there and is elsewhere now is E(`name`), which says where.
 --
 -- @module tycho.contrib
 
 require "tycho.core.luajit"
+local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
 
 local contrib = { quantization = require "tycho.contrib.quantization" }
 
-local missing = namespace.missing("contrib", "module", { amp = true, onnx = true,
-  quantization = true })
+local missing = namespace.missing("contrib", "module", { amp = true, quantization = true })
 
 return setmetatable(contrib, { __index = function(_, key)
-  if key ~= "amp" and key ~= "onnx" then
-    return missing(key)
+  if key == "amp" then
+    return require "tycho.contrib.amp"
+  elseif key == "onnx" then
+    Error.raise{ code = "name", func = "contrib", argument = key, candidates = { "ty.onnx" },
+      message = "unknown module 'onnx'; here it is ty.onnx" }
   end
-  local value = require("tycho." .. key)
-  rawset(contrib, key, value)
-  return value
+  return missing(key)
 end })

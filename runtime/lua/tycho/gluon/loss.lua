@@ -249,7 +249,7 @@ local function check_classes(pred, label, axis)
   if not (is_array(pred) and is_array(label)) then
     return
   end
-  local shape, count = pred.shape, label.size
+  local shape, count = pred._shape, label.size
   local extent = shape[axis < 0 and #shape + axis + 1 or axis + 1]
   if not extent or count * extent == pred.size then
     return
@@ -373,9 +373,9 @@ local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, B
 
 function TripletLoss:forward(pred, positive, negative)
   need(self, "pred", pred, "positive", positive, "negative", negative)
-  local near = like(self, "positive", positive, pred) - pred
-  local far = like(self, "negative", negative, pred) - pred
-  local apart = F.square(near) - F.square(far)
+  local to_positive = like(self, "positive", positive, pred) - pred
+  local to_negative = like(self, "negative", negative, pred) - pred
+  local apart = F.square(to_positive) - F.square(to_negative)
   local l = F.sum{ apart, axis = self.batch_axis, exclude = true }
   return weighted(F.relu(l + self._margin), self.weight)
 end

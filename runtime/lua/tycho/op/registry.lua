@@ -116,8 +116,8 @@ function registry.find(name)
 end
 
 
---- Returns what to do where a call has more inputs than its parameters ask for: "; use_length = true
--- adds length", or "".
+--- Returns what to do where a call has more inputs than its parameters ask for, as in "; use_length
+-- = true adds length", or "".
 -- @param schema of the operator
 -- @tparam {string,...} inputs those that the parameters ask for
 -- @treturn string

@@ -1,7 +1,8 @@
 --- Containers: Sequential, HybridSequential, Concurrent, HybridConcurrent.
 --
--- Children are the array part of a container: `net[1]`, `#net`, `ipairs(net)`; `net[-1]` is the last
--- one. `net["1:3"]`, which is `net[ty.slice(1, 3)]`, counted from 0, is a container of some of them.
+-- Children are the array part of a container: `net[1]`, `#net`, `ipairs(net)`; `net[-1]` is the
+-- last one. `net["1:3"]`, which is `net[ty.slice(1, 3)]`, counted from 0, is a container of some of
+-- them.
 --
 -- @module tycho.gluon.nn.containers
 
