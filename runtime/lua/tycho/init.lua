@@ -116,8 +116,8 @@ end
 
 
 -- Names of the reference that are left out -> what to use instead.
-local ARRAYS = "NumPy's interface is left out; arrays and their functions are those of ty.nd, in \z
-  networks those of ty.F"
+local ARRAYS = "NumPy's interface is left out; arrays and their functions are those of ty.nd, in "
+  .. "networks those of ty.F"
 local LEFT_OUT = { np = ARRAYS, npx = ARRAYS, numpy = ARRAYS, numpy_extension = ARRAYS,
   util = ARRAYS, np_shape = ARRAYS, sparse = "there is no sparse storage; ty.nd has dense arrays" }
 
