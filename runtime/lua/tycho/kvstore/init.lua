@@ -71,8 +71,8 @@ function kv.create(...)
     end
   end
   if not (name:find("local", 1, true) or name:find("device", 1, true)) then
-    log:warning(("kv.create: '%s' names no kind of store and is like 'local'; there are local, \z
-      device, nccl, dist_sync"):format(name))
+    log:warning(("kv.create: '%s' names no kind of store and is like 'local'; there are "
+      .. "local, device, nccl, dist_sync"):format(name))
   end
   return store.KVStore(name)
 end
