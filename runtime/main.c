@@ -173,7 +173,9 @@ static void add_inside(luaL_Buffer *text, lua_State *L, const char *message)
 static const char *find_hint(lua_State *L, int error)
 {
   const char *message = lua_type(L, error) == LUA_TSTRING ? lua_tostring(L, error) : "";
-  if (!strstr(message, ": attempt to ") && !strstr(message, " near '")) return NULL;
+  if (!strstr(message, ": attempt to ") && !strstr(message, ": bad argument #")
+      && !strstr(message, " near '"))
+    return NULL;
   lua_getglobal(L, "require");
   lua_pushliteral(L, "tycho.prompt.translation");
   if (lua_pcall(L, 1, 1, 0) != 0) return NULL;

@@ -51,6 +51,17 @@ static int describe_inputs(struct cached_call *r, const struct call_key *q)
   return TY_OK;
 }
 
+/* Adds the inputs of a call to the message of its failed inference. Returns code. */
+static int explain_call(const struct cached_call *r, int what, int code)
+{
+  const struct call *c = &r->v.call;
+  ty_desc *d = NEWS(ty_desc, c->nin);
+  for (int i = 0; d && i < c->nin; i++) d[i] = c->in[i].d;
+  if (d) infer_explain(code, what, c->op->name, NULL, r->ports.in, d, c->nin);
+  mem_free(d);
+  return code;
+}
+
 static int infer_outputs(struct cached_call *r)
 {
   struct call *c = &r->v.call;
@@ -61,9 +72,9 @@ static int infer_outputs(struct cached_call *r)
   for (int i = 0; i < c->nin; i++) d[i] = c->in[i].d;
   for (int i = 0; i < c->nout; i++) d[c->nin + i].dtype = TY_NODTYPE;
   struct infer f = { c->op, c->param, c->nin, c->nout, d, d + c->nin };
-  for (int round = 0; round < 2; round++) {
-    TRY(op_infer(&f, INFER_TYPES));
-    TRY(op_infer(&f, INFER_SHAPES));
+  for (int round = 0; round < 4; round++) {
+    const int what = round % 2 ? INFER_SHAPES : INFER_TYPES, code = op_infer(&f, what);
+    if (code) return explain_call(r, what, code);
   }
   for (int i = 0; i < c->nout; i++) c->out[i].d = f.out[i];
   return TY_OK;

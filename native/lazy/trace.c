@@ -14,11 +14,17 @@ static int fail_no_memory(void) { return fail(TY_EMEMORY, "out of memory: record
 
 /* -- which calls ------------------------------------------------------------------------------- */
 
-static int fail_graph_freed(const struct history *h)
+/* Fails for a node whose graph is freed. is_head: it made the head itself, not what that is made
+** of. */
+static int fail_graph_freed(const struct history *h, bool is_head)
 {
-  int code = fail(TY_ESTATE,
-      "the graph of this array was freed by the backward%s%s; retain_graph = true there keeps it",
-      h->freed_at ? " at " : "", h->freed_at ? h->freed_at : " before");
+  const char *line = h->freed_at ? h->freed_at : "", *at = h->freed_at ? " at " : " before";
+  int code = fail(TY_ESTATE, is_head
+      ? "the graph of this array was freed by the backward%s%s; retain_graph = true there keeps it"
+      : "the graph of an array that this one is made of was freed by the backward%s%s; a state "
+        "that is carried from step to step is cut by x:detach(), and retain_graph = true there "
+        "keeps it",
+      at, line);
   fail_node(NULL, NULL, h->where);
   return code;
 }
@@ -31,10 +37,11 @@ static int add_call(struct trace *t, struct history *h)
 }
 
 /* Visits a node on the way from the heads: adds a call to *list, a function to t. */
-static int visit_node(struct trace *t, struct history *h, struct history ***list, int *n, int *cap)
+static int visit_node(struct trace *t, struct history *h, bool is_head, struct history ***list,
+    int *n, int *cap)
 {
   if (!h || h->kind == HISTORY_VARIABLE || h->seen == t->walk) return TY_OK;
-  if (h->freed) return fail_graph_freed(h);
+  if (h->freed) return fail_graph_freed(h, is_head);
   h->seen = t->walk;
   if (h->kind == HISTORY_FUNCTION) {
     if (!GROW(t->function, t->nfunction, t->function_cap)) return fail_no_memory();
@@ -70,10 +77,11 @@ int trace_collect(struct trace *t, ty_tensor *const *head, int nhead)
   t->walk = history_new_walk();
   t->head = head;
   t->nhead = nhead;
-  for (int i = 0; i < nhead && !code; i++) code = visit_node(t, head[i]->history, &list, &n, &cap);
+  for (int i = 0; i < nhead && !code; i++)
+    code = visit_node(t, head[i]->history, true, &list, &n, &cap);
   for (int i = 0; i < n && !code; i++)
     for (int k = 0; k < list[i]->nin && !code; k++)
-      code = visit_node(t, list[i]->in[k].from, &list, &n, &cap);
+      code = visit_node(t, list[i]->in[k].from, false, &list, &n, &cap);
   for (int i = 0; i < n && !code; i++)
     if (!list[i]->backlog) code = add_call(t, list[i]);
   mem_free(list);
@@ -664,7 +672,7 @@ static int add_with_inputs(struct trace *t, struct history *h)
     for (int k = 0; k < t->call[i]->nin; k++) {
       const struct history_input *in = &t->call[i]->in[k];
       if (in->array || in->from->seen == t->walk) continue;
-      if (in->from->freed) return fail_graph_freed(in->from);
+      if (in->from->freed) return fail_graph_freed(in->from, false);
       if (history_has_value(in->from, in->out)) continue;
       if (in->from->late) return backlog_fail_waiting("reading an array");
       in->from->seen = t->walk;

@@ -127,8 +127,8 @@ int type_is(struct infer *s, ty_desc *slot, int dtype)
   }
   char name[128];
   slot_name(s, slot, name, sizeof name);
-  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here", s->op->name, name,
-      dtype_name(slot->dtype), dtype_name(dtype));
+  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here; astype converts "
+      "arrays, Cast symbols", s->op->name, name, dtype_name(slot->dtype), dtype_name(dtype));
   fail_argument(name, dtype_name(dtype), dtype_name(slot->dtype));
   return code;
 }
@@ -216,6 +216,40 @@ int op_infer(struct infer *s, int what)
     TRY(s->op->type ? s->op->type(s) : type_all(s));
   int64_t n = s->op->indices ? s->op->indices(s, &input) : 0;
   return n > 0 && input < s->nin ? index_fits(s, &s->in[input], n) : TY_OK;
+}
+
+enum { EXPLAINED = 64 };                /* inputs that a message lists */
+
+/* Returns what an operator's function reported, without the operator's name at its beginning. */
+static const char *strip_name(const char *message, const char *op)
+{
+  size_t n = strlen(op);
+  if (!message) return "";
+  return !strncmp(message, op, n) && message[n] == ':' ? message + n + 2 : message;
+}
+
+int infer_explain(int code, int what, const char *op, const char *node, const struct port *in,
+    const ty_desc *d, int n)
+{
+  char shape[160];
+  struct text t = { 0 };
+  ty_failure f;
+  ty_error_detail(&f);
+  if (what == INFER_TYPES && n == 1) n = 0; /* the message has its type */
+  text_add(&t, "%s%s%s: %s", op, node ? " " : "", node ? node : "", strip_name(f.message, op));
+  for (int i = 0; i < MIN(n, EXPLAINED); i++)
+    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", in[i].name,
+        what == INFER_TYPES ? dtype_name(d[i].dtype) : text_shape(&d[i], shape, sizeof shape));
+  if (n) text_add(&t, n > EXPLAINED ? " ...)" : ")");
+  char *argument = f.argument ? mem_text(f.argument) : NULL,
+       *expected = f.expected ? mem_text(f.expected) : NULL, *got = f.got ? mem_text(f.got) : NULL;
+  fail(code, "%s", t.s ? t.s : "inference failed");
+  fail_argument(argument, expected, got);
+  text_done(&t);
+  mem_free(argument);
+  mem_free(expected);
+  mem_free(got);
+  return code;
 }
 
 /* -- for front ends ---------------------------------------------------------------------------- */

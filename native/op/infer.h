@@ -6,6 +6,7 @@
 ** with more known each time, must fill in whatever follows (inputs from outputs too), and must
 ** return TY_OK while something is unknown. */
 struct op;
+struct port;
 struct infer {
   const struct op *op;
   const void *param;
@@ -46,3 +47,8 @@ int  infer_axis(struct infer *s, int64_t axis, int ndim, int *out);
 /* one operator's shapes or dtypes */
 enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
 int  op_infer(struct infer *s, int what);
+
+/* Makes the last failure, that of an inference, name the operator, the node (NULL: none) and the
+** shapes or, for INFER_TYPES, the dtypes of several inputs. Returns code. */
+int infer_explain(int code, int what, const char *op, const char *node, const struct port *in,
+    const ty_desc *d, int n);

@@ -285,37 +285,12 @@ static void infer_take_back(int what, ty_desc *d, const ty_desc *from)
     d->ndim = from->ndim, memcpy(d->dim, from->dim, sizeof d->dim);
 }
 
-/* Returns what an operator's function reported, without the operator's name at its beginning. */
-static const char *infer_strip_message(const char *message, const char *op)
+/* Makes the failure of a node name it, its line and the descriptors of its inputs. Returns code. */
+static int infer_explain_node(struct sweep *s, const struct node *n, int code)
 {
-  size_t n = strlen(op);
-  if (!message) return "";
-  return !strncmp(message, op, n) && message[n] == ':' ? message + n + 2 : message;
-}
-
-/* Adds the descriptors of a failed node's inputs to the message. Returns code. */
-static int infer_explain_failure(struct sweep *s, const struct node *n, int code)
-{
-  char shape[160];
-  struct text t = { 0 };
-  ty_failure f;
-  ty_error_detail(&f);
-  text_add(&t, "%s %s: %s", n->op->name, n->name, infer_strip_message(f.message, n->op->name));
-  for (int i = 0; i < n->nin; i++) {
-    const ty_desc *d = &s->desc[value_of(s->g, n->in[i])];
-    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->kind->inport[i].name,
-        s->what == INFER_TYPES ? dtype_name(d->dtype) : text_shape(d, shape, sizeof shape));
-  }
-  if (n->nin) text_add(&t, ")");
-  char *argument = f.argument ? mem_text(f.argument) : NULL,
-       *expected = f.expected ? mem_text(f.expected) : NULL, *got = f.got ? mem_text(f.got) : NULL;
-  fail(code, "%s", t.s ? t.s : "inference failed");
+  for (int i = 0; i < n->nin; i++) s->work[i] = s->desc[value_of(s->g, n->in[i])];
+  infer_explain(code, s->what, n->op->name, n->name, n->kind->inport, s->work, n->nin);
   fail_node(n->op->name, n->name, n->where);
-  fail_argument(argument, expected, got);
-  text_done(&t);
-  mem_free(argument);
-  mem_free(expected);
-  mem_free(got);
   return code;
 }
 
@@ -327,7 +302,7 @@ static int infer_visit_node(struct sweep *s, int i)
   for (int k = 0; k < n->nin; k++) f.in[k] = s->desc[value_of(s->g, n->in[k])];
   for (int k = 0; k < n->kind->nout; k++) f.out[k] = s->desc[n->first + k];
   int code = n->op->control ? infer_bodies(n, &f, s->what) : op_infer(&f, s->what);
-  if (code) return infer_explain_failure(s, n, code);
+  if (code) return infer_explain_node(s, n, code);
   int64_t unknown = 0;
   for (int k = 0; k < n->nin; k++)
     infer_take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),

@@ -80,6 +80,24 @@ describe("backward of what was not recorded tells why:", function()
 end)
 
 describe("a graph that was freed", function()
+  it("says that states are detached, where what a head is made of was freed", function()
+    local w, state = nd.array{ 2 }:attach_grad(), nd.array{ 1 }
+    local function step()
+      local l = autograd.record(function()
+        state = state * w
+        return state + 1
+      end)
+      l:backward()
+    end
+    step()
+    local e = assert.raises("state", step)
+    assert.matches("cut by x:detach%(%)", e.message)
+    assert.matches("mistakes_spec", e.message)
+    state = state:detach()
+    step()
+    assert.near({ 4 }, w.grad)
+  end)
+
   it("names the line of the first backward, and retain_graph", function()
     local x = variable{ 1 }
     local y = autograd.record(function() return x * x end)

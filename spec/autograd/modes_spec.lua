@@ -88,6 +88,23 @@ describe("modes:", function()
     assert.same({ false, false }, autograd.predict_mode():with(state))
   end)
 
+  it("take train_mode by name before, behind and around the function", function()
+    for _, scope in ipairs{ autograd.record, autograd.pause } do
+      local on = scope == autograd.record
+      for _, train in ipairs{ true, false } do
+        local options = { train_mode = train }
+        assert.same({ on, train }, scope(options, state))
+        assert.same({ on, train }, scope(state, options))
+        assert.same({ on, train }, scope{ state, train_mode = train })
+        assert.same({ train_mode = train }, options)
+      end
+      assert.same({ on, on }, scope{ state })
+      assert.equal("train", assert.raises("name", scope, { train = true }, state).argument)
+      assert.raises("type", scope, { train_mode = true }, state, 3)
+      assert.raises("type", scope, { train_mode = true }, 3)
+    end
+  end)
+
   it("take train_mode by name, too", function()
     assert.same({ true, false }, autograd.record{ train_mode = false, f = state })
     assert.same({ true, true }, autograd.record{ f = state })

@@ -69,6 +69,25 @@ describe("a dot where a colon belongs", function()
     end
   end
 
+  -- of gluon, but for what each layer or sample calls
+  local gluon = ty.gluon
+  local SPARED = { data = true, forward = true, get = true }
+  local set = gluon.data.ArrayDataset(ty.nd.ones{ 4, 2 })
+  CALLS["data of a parameter"] = function() layer.weight.data() end
+  for what, object in pairs{ block = gluon.nn.HybridSequential{ layer }, parameter = layer.weight,
+      dictionary = layer:collect_params(), loss = gluon.loss.L2Loss(), set = set,
+      trainer = gluon.Trainer(layer:collect_params(), "sgd"), cell = gluon.rnn.LSTMCell(2),
+      recurrent = gluon.rnn.LSTM(2), sampler = gluon.data.RandomSampler(3),
+      loader = gluon.data.DataLoader(set, 2),
+      handler = gluon.contrib.estimator.CheckpointHandler{ model_dir = "." } } do
+    for name in pairs(members_of(object)) do
+      for kind, first in pairs{ nothing = false, number = 3, array = x } do
+        CALLS[("%s of a %s, %s"):format(name, what, kind)] = not SPARED[name]
+          and function() object[name](first or nil) end or nil
+      end
+    end
+  end
+
   for what, call in pairs(CALLS) do
     it("is named: " .. what, function()
       local ok, e = pcall(call)

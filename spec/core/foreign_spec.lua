@@ -40,7 +40,6 @@ local CASES = {
   { "Variable", function() return ty.sym.Placeholder("x") end },
   { "mul_", function() return x:mul(2) end },
   { "nd.array", function() return ty.Tensor end },
-  { "nd", function() return ty.np end },
   { "nd.zeros", function() return ty.zeros end },
   { "mod.Module", function() return ty.Module end },
   { "sym.Variable", function() return ty.Variable end },
@@ -96,6 +95,14 @@ describe("a name of another library", function()
       assert.truthy(e.message:find(("did you mean '%s'?"):format(ours), 1, true), e.message)
     end)
   end
+
+  it("of NumPy's interface, which is left out, says what to use", function()
+    for _, name in ipairs{ "np", "npx", "numpy", "numpy_extension", "np_shape" } do
+      local e = assert.raises("unsupported", function() return ty[name].ones(2) end)
+      assert.equal(name, e.argument)
+      assert.truthy(e.message:find("those of ty.nd", 1, true), e.message)
+    end
+  end)
 
   for _, case in ipairs(ADVICE) do
     local advice, f = unpack(case)

@@ -31,6 +31,22 @@ ty.operator.register("gluon_spec_triple", TripleProp)
 
 
 describe("an operator written in Lua", function()
+  it("that create_operator does not return is named", function()
+    local Nothing = TripleProp:extend("Nothing")
+    function Nothing.create_operator() end
+    ty.operator.register("gluon_spec_nothing", Nothing)
+    local function call(a) return F.Custom{ a, a, op_type = "gluon_spec_nothing" }[1] end
+    local net = gluon.nn.HybridLambda(call)
+    net:hybridize()
+    for _, f in ipairs{ function() call(nd.ones(2)) end, function() net(nd.ones(2)) end,
+        function()
+          call(ty.sym.Variable "a"):simple_bind{ ctx = ty.cpu(), a = { 2 } }:forward()[1]:totable()
+        end } do
+      local e = assert.raises("type", f)
+      assert.matches("create_operator returned no operator", tostring(e))
+    end
+  end)
+
   it("has its own backward as gradient, recorded or hybridized", function()
     local Net = gluon.HybridBlock:extend("Net")
     function Net.forward(_, a, b)

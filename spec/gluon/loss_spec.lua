@@ -274,6 +274,42 @@ describe("a loss", function()
     end
   end)
 
+  it("names the input that is missing", function()
+    local x = nd.ones{ 2, 3 }
+    for name, inputs in pairs{ L2Loss = { "pred", "label" }, PoissonNLLLoss = { "pred", "target" },
+        SoftmaxCELoss = { "pred", "label" }, TripletLoss = { "pred", "positive", "negative" },
+        SDMLLoss = { "x1", "x2" }, CosineEmbeddingLoss = { "input1", "input2", "label" } } do
+      for i, argument in ipairs(inputs) do
+        local given = { x, x, x }
+        given[i] = nil
+        local e = assert.raises("type", function() loss[name]()(unpack(given, 1, 3)) end)
+        assert.equal(argument, e.argument)
+        assert.equal(argument ~= "label" and argument ~= "target",
+          e.message:find("return its result", 1, true) ~= nil)
+      end
+    end
+  end)
+
+  it("names labels of another size", function()
+    local function refused(name, argument, text, ...)
+      local inputs = { ... }
+      local ok, e = pcall(function() return loss[name]()(unpack(inputs)) end)
+      assert.is_false(ok)
+      assert.same({ "shape", argument }, { e.code, e.argument })
+      assert.truthy(e.message:find(text, 1, true), e.message)
+    end
+    local pred, few = nd.ones{ 10, 3 }, nd.ones(9)
+    for _, name in ipairs{ "L2Loss", "L1Loss", "HuberLoss", "HingeLoss", "SquaredHingeLoss",
+        "LogisticLoss", "SigmoidBCELoss" } do
+      refused(name, "label", "as many elements", pred, few)
+    end
+    refused("PoissonNLLLoss", "target", "as many elements", pred, few)
+    refused("TripletLoss", "negative", "as many elements", pred, pred, few)
+    refused("SoftmaxCELoss", "label", "does not fit 'pred' of shape (10, 3)", pred, few)
+    refused("SoftmaxCELoss", "label", "'pred' is the first argument", few, pred)
+  end)
+
+
   it("says that one-hot labels need sparse_label = false", function()
     local pred = array(P)
     for _, axis in ipairs{ -1, 1 } do

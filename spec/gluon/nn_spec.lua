@@ -359,6 +359,36 @@ describe("mistakes", function()
     assert.equal("Dense", assert.raises("name", function() return nn.Dens(3) end).candidates[1])
   end)
 
+  it("of parameters where arrays belong say how to get these", function()
+    local layer, x, F = nn.Dense(3, { in_units = 3 }), nd.ones{ 3, 3 }, ty.F
+    layer:initialize()
+    for _, first in ipairs{ x, ty.sym.Variable "x" } do
+      for _, call in ipairs{
+        function(w) return F.dot(first, w) end, function(w) return first * w end,
+        function(w) return w + first end, function(w) return F.concat({ first, w }) end,
+        function(w) return F.FullyConnected{ data = first, weight = w, num_hidden = 3 } end,
+        function(w) return F.FullyConnected(first, w, { num_hidden = 3 }) end,
+        function(w) return F.relu(w) end, function(w) return layer(w) end,
+      } do
+        local e = assert.raises("type", call, layer.weight)
+        assert.matches("the array of a Parameter is p:data%(x%)", e.message)
+      end
+    end
+  end)
+
+  it("of arrays where a block is made say that it is called on them", function()
+    local x = nd.ones{ 2, 3 }
+    local transforms = ty.gluon.data.vision.transforms
+    for _, class in ipairs{ nn.Dense, nn.Dropout, nn.Flatten, nn.Activation, nn.BatchNorm,
+        ty.gluon.rnn.LSTM, ty.gluon.rnn.LSTMCell, ty.gluon.loss.SoftmaxCrossEntropyLoss,
+        transforms.ToTensor, transforms.Resize } do
+      for _, given in ipairs{ x, ty.sym.Variable "x" } do
+        local e = assert.raises("type", class, given, given)
+        assert.matches("which is called on arrays then", e.message)
+      end
+    end
+  end)
+
   it("are refused when a layer is called", function()
     local net = nn.Dense{ 3, in_units = 4 }
     net:initialize()
@@ -392,6 +422,16 @@ describe("containers", function()
       local part = net[ty.slice(1, 3)]
       assert.equal(2, #part)
       assert.equal(b, part[1])
+      for text, range in pairs{ ["1:3"] = ty.slice(1, 3), [":-1"] = ty.slice(nil, -1),
+          ["-2:"] = ty.slice(-2, nil), [" : "] = ty.slice() } do
+        assert.equal(#net[range], #net[text])
+        assert.equal(net[range][1], net[text][1])
+      end
+      assert.equal(net[#net], net[-1])
+      assert.equal(net[1], net[-#net])
+      assert.is_nil(net[-#net - 1])
+      assert.is_nil(net[#net + 1])
+      assert.is_nil(net["1:2:3"])
       assert.equal(1, #net[ty.slice(-1, nil)])
       assert.equal(kind, part.class_name)
       local n = 0

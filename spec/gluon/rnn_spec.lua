@@ -32,7 +32,14 @@ local LAYERS = {
 
 describe("a layer", function()
   for mode, make in pairs(LAYERS) do
-    it("computes what its cells do: " .. mode, function()
+    it("begin with states of a batch, whose size is asked for", function()
+    for _, block in ipairs{ ty.gluon.rnn.LSTM(3), ty.gluon.rnn.GRUCell(3) } do
+      assert.equal("batch_size", assert.raises("value", block.begin_state, block).argument)
+      assert.equal(0, block:begin_state{ func = ty.sym.zeros }[1]:list_arguments()[1] and 1 or 0)
+    end
+  end)
+
+  it("computes what its cells do: " .. mode, function()
       for _, o in ipairs{ {}, { num_layers = 2 }, { bidirectional = true },
           { num_layers = 2, bidirectional = true, layout = "NTC" } } do
         local options = { 3, layout = o.layout, num_layers = o.num_layers,

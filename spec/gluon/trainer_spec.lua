@@ -100,6 +100,25 @@ describe("a Trainer", function()
     assert.raises("value", Trainer, { p }, ty.optimizer.SGD{}, { learning_rate = 1 })
   end)
 
+  it("asks for a backward where no gradient is fresh", function()
+    local p = parameter("w", 1)
+    local t = Trainer({ p }, "sgd", { learning_rate = 1 })
+    for _ = 1, 2 do
+      local e = assert.raises("state", t.step, t, 1)
+      assert.matches("call its backward before each step", e.message)
+      back{ p, 1 }
+      t:step(1)
+    end
+  end)
+
+  it("warns where there are no parameters", function()
+    local lines, level, sink = {}, ty.log.level, ty.log.sink
+    ty.log.level, ty.log.sink = "warning", function(_, text) lines[#lines + 1] = text end
+    Trainer(ty.gluon.nn.Dense(2):collect_params(".*wieght"), "sgd")
+    ty.log.level, ty.log.sink = level, sink
+    assert.matches("no parameters", table.concat(lines))
+  end)
+
   it("refuses gradients that are not fresh, and changes nothing then", function()
     local p, q = parameter("w", 1), parameter("b", 1)
     local t = Trainer({ p, q }, "sgd", { learning_rate = 1 })

@@ -3,6 +3,17 @@
 local ty = require "tycho"
 
 describe("kvstore", function()
+  it("are like local, with a warning, for names that are none", function()
+    local lines, level, sink = {}, ty.log.level, ty.log.sink
+    ty.log.level, ty.log.sink = "warning", function(_, text) lines[#lines + 1] = text end
+    for _, name in ipairs{ "local", "device", "local_update_cpu", "locla" } do
+      ty.kv.create(name)
+    end
+    ty.log.level, ty.log.sink = level, sink
+    assert.equal(1, #lines)
+    assert.matches("'locla' names no kind of store", lines[1])
+  end)
+
   it("keeps optimizer states in a file", function()
     local path = os.tmpname()
     local function make()

@@ -71,3 +71,27 @@ describe("ProgressBar", function()
     end)
   end)
 end)
+
+describe("what cannot be called", function()
+  local ty = require "tycho"
+
+  it("is refused as a callback before the first batch", function()
+    local net = ty.sym.FullyConnected{ ty.sym.Variable "data", num_hidden = 2, name = "fc" }
+    local it = ty.io.NDArrayIter{ ty.nd.ones{ 4, 3 }, ty.nd.zeros(4), batch_size = 2 }
+    local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ net, name = "softmax" } }
+    local calls = 0
+    local function count() calls = calls + 1 end
+    for _, name in ipairs{ "batch_end_callback", "epoch_end_callback", "eval_end_callback" } do
+      for _, wrong in ipairs{ 3, { "x" } } do
+        local options = { train_data = it, num_epoch = 1, [name] = wrong }
+        local e = assert.raises("type", m.fit, m, options)
+        assert.equal(name, e.argument)
+      end
+      m:fit{ train_data = it, eval_data = it, num_epoch = 1, [name] = { count } }
+      m:fit{ train_data = it, eval_data = it, num_epoch = 1, [name] = count }
+    end
+    assert.equal(8, calls)
+    assert.equal("score_end_callback",
+      assert.raises("type", m.score, m, { it, "acc", score_end_callback = 3 }).argument)
+  end)
+end)

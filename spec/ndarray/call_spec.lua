@@ -104,7 +104,7 @@ describe("a call made again", function()
     assert.same({1, 0, 1, 0}, stays(function() return nd.clip(small, 0, 1, {}) end))
     assert.same({1, -2, 3, -4}, stays(function() return small:clip(-9, 9, {}) end))
     assert.equal("value", (catch_code(nd.add_n, {}, {})))
-    assert.equal("value", (catch_code(nd.add_n, {small, small, {}})))
+    assert.equal("type", (catch_code(nd.add_n, {small, small, {}})))
     assert.same({1, -2, 3, -4}, stays(function() return nd.reverse(small, {}) end))   -- its axes
     assert.equal("value", (catch_code(nd.reverse, small)))
   end)
@@ -217,6 +217,34 @@ describe("a call made again", function()
     assert.shape({ 2 }, (ty.nd.pick(matrix, 1, { index = ty.nd.ones(2) })))
     assert.shape({ 2, 3 }, (ty.nd.softmax(matrix, 1)))
     assert.shape({ 2, 2 }, (ty.nd.FullyConnected(matrix, matrix, 2, { no_bias = true })))
+  end)
+
+  it("says which parameter asks for an input that is too many", function()
+    local matrix, lengths = ty.nd.ones{ 2, 3 }, ty.nd.array{ 1, 2, 1 }
+    local function variable(name) return ty.sym.Variable(name) end
+    for _, case in ipairs{ { ty.nd, matrix, lengths },
+        { ty.sym, variable "matrix", variable "lengths" } } do
+      local e = assert.raises("type", case[1].SequenceMask, case[2], case[3])
+      assert.matches("use_sequence_length = true adds sequence_length$", e.message)
+      e = assert.raises("type", case[1].exp, case[2], case[3])
+      assert.falsy(e.message:find("use_", 1, true))
+    end
+  end)
+
+  it("names the entry of a list that is no input", function()
+    local matrix = ty.nd.ones{ 2, 3 }
+    for _, join in ipairs{ ty.nd.concat, ty.nd.stack, ty.nd.add_n } do
+      for _, case in ipairs{ { 2, { matrix, 3 } }, { 1, { "a", matrix } },
+          { 2, { matrix, nil, matrix } }, { 3, { matrix, matrix, { 1, 2 } } } } do
+        local e = assert.raises("type", join, case[2], {})
+        assert.equal("bad entry " .. case[1] .. " in the list of inputs", e.message)
+      end
+      assert.raises("value", join, {}, {})
+      local e = assert.raises("type", join, matrix, 3)
+      assert.equal("bad argument 2: all are inputs, and parameters go by name", e.message)
+    end
+    local name = ty.sym.Variable "name"
+    assert.equal("an NDArray", assert.raises("type", ty.sym.concat, { name, matrix }, {}).got)
   end)
 
   it("draws anew, and measures contents anew", function()

@@ -68,6 +68,21 @@ end
 local X = array{ { 1, -2 }, { 3, 4 } }
 
 describe("a network of an ONNX file", function()
+  it("says what options of the reference are called here", function()
+    for _, case in ipairs{ { "import_model", "model_file", "file" },
+        { "export_model", "onnx_file_path", "file" },
+        { "export_model", "in_shapes", "input_shapes" }, { "export_model", "sym", "symbol" } } do
+      local e = assert.raises("name", ty.onnx[case[1]], { [case[2]] = "x" })
+      assert.matches(("it is '%s' here"):format(case[3]), e.message)
+    end
+    assert.equal(ty.amp, ty.contrib.amp)
+    local e = assert.raises("name", function() return ty.contrib.onnx end)
+    assert.matches("here it is ty.onnx", e.message)
+    assert.raises("name", function() return ty.contrib.onxn end)
+    e = assert.raises("name", ty.amp.init, { target_dtype = "float16" })
+    assert.matches("it is 'target' here", e.message)
+  end)
+
   it("computes what its nodes say", function()
     local model = {
       nodes = {

@@ -159,6 +159,24 @@ describe("an error of Lua's own in a script", function()
     assert.truthy(output:find("x:add_(y)", 1, true), output)
   end)
 
+  it("says how arrays and parameters give numbers and texts", function()
+    local CASES = {
+      { "print('loss ' .. x)", "x:asscalar()" }, { "print(('%.2f'):format(x))", "x:asscalar()" },
+      { "print(math.exp(x))", "ty.nd has functions" },
+      { "for _, p in pairs(ty.gluon.nn.Dense(2):collect_params()) do p:grad() end", ":items() do" },
+      { "print(x < 0)", "x:lt(y)" }, { "for row in x do print(row) end", "local row = x[i]" },
+      { "print(ty.gluon.nn.Sequential{ ty.gluon.nn.Dense(2) }[0].weight)", "net[1] is the first" },
+      { "print({ 1, 2 } * 2)", "ty.nd.array(list)" },
+      { "print(ty.gluon.nn.Dense(2).weight * 2)", "p:data()" },
+      { "print(ty.gluon.nn.Dense(2).weight.data[0])", "'data' is a method: write x:data(...)" },
+    }
+    for _, case in ipairs(CASES) do
+      local output = run("local ty = require 'tycho'\nlocal x = ty.nd.ones(1)\n" .. case[1] .. "\n")
+      local hint = output:match("\n  (%(.*%))\n$")
+      assert.truthy(hint and hint:find(case[2], 1, true), output)
+    end
+  end)
+
   it("comes without advice as before", function()
     local output = run("local t = nil\nt.x = 1\n")
     assert.falsy(output:find("\n  (", 1, true), output)

@@ -115,7 +115,18 @@ local function accepted(name)
 end
 
 
+-- Names of the reference that are left out -> what to use instead.
+local ARRAYS = "NumPy's interface is left out; arrays and their functions are those of ty.nd, in "
+  .. "networks those of ty.F"
+local LEFT_OUT = { np = ARRAYS, npx = ARRAYS, numpy = ARRAYS, numpy_extension = ARRAYS,
+  util = ARRAYS, np_shape = ARRAYS, sparse = "there is no sparse storage; ty.nd has dense arrays" }
+
+
 local function missing(name)
+  if LEFT_OUT[name] then
+    Error.raise{ code = "unsupported", func = "ty", argument = name, candidates = { "nd", "F" },
+      message = ("'%s': %s"):format(name, LEFT_OUT[name]) }
+  end
   local namespace = require "tycho.core.namespace"
   return namespace.missing("ty", "module or function", ty, accepted)(name)
 end

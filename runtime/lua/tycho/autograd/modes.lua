@@ -152,11 +152,30 @@ for _, word in ipairs{ "record", "pause" } do
 end
 
 
+-- Returns a table of options with the function in it that stands before or behind the table, or
+-- alone in its array part.
+local function join(options, f)
+  local a = {}
+  for key, value in pairs(options) do
+    a[key] = value
+  end
+  if f == nil and is_callable(a[1]) and a[2] == nil then
+    f, a[1] = a[1], nil
+  end
+  a.f = f == nil and a.f or f
+  return a
+end
+
+
 -- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none, or from a
--- table with their names; raises E(type) for others.
+-- table with their names, before, behind or around f; raises E(type) for others.
 local function read_arguments(word, default, first, second, third)
+  if is_callable(first) and values.is_plain(second) then
+    first, second = second, first
+  end
   if values.is_plain(first) then
-    local a = BY_NAME[word](first, second, third)
+    local joined = second == nil or is_callable(second)
+    local a = BY_NAME[word](joined and join(first, second) or first, not joined and second or third)
     return a.train_mode == nil and default or a.train_mode or false, a.f
   elseif type(first) == "boolean" then
     return first, check_function(word, second, third, "arguments")

@@ -178,7 +178,11 @@ local function convert_node(g, n, moved)
 end
 
 
-local CONVERT = args.form("amp.convert", {
+local RENAMED = args.renamed{ target_dtype = "target", target_dtype_ops = "always",
+  target_precision_ops = "always", fp32_ops = "never", conditional_fp32_ops = "never",
+  widest_dtype_ops = "widest", sym = "symbol" }
+
+local CONVERT = args.form("amp.convert", { advice = RENAMED,
   { "symbol", "symbol" }, { "target", "text", "bfloat16" }, { "always", "list?" },
   { "never", "list?" }, { "widest", "list?" }, { "excluded_sym_names", "list?" },
 })
@@ -226,7 +230,7 @@ end
 local chosen                                             -- options of init; nil: amp is off
 local version = 0                                        -- number of calls of init and off
 
-local INIT = args.form("amp.init", {
+local INIT = args.form("amp.init", { advice = RENAMED,
   { "target", "text", "bfloat16" }, { "always", "list?" }, { "never", "list?" },
   { "widest", "list?" }, { "excluded_sym_names", "list?" },
 })

@@ -394,6 +394,16 @@ function Form:check_dict(param, dict, names)
 end
 
 
+--- Returns the `advice` of a form for names of the reference that are others here.
+-- @tparam table names of the reference -> here
+-- @treturn function
+function args.renamed(names)
+  return function(key)
+    return names[key] and ("it is '%s' here"):format(names[key])
+  end
+end
+
+
 --- Declares a form; see the top of the file.
 -- @string func the public name, for errors: "nd.full", "Executor:backward"
 -- @tparam table spec parameters in order, and `list`, `dict`, `rest`

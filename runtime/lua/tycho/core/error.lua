@@ -188,11 +188,27 @@ function Error.nearest(word, names, limit)
 end
 
 
+-- What to write for a value of a class where arrays, symbols or numbers belong.
+local INSTEAD = {
+  ["a Parameter"] = "; the array of a Parameter is p:data(x), where x is an input",
+  ["a Constant"] = "; the array of a Constant is p:data(x), where x is an input",
+}
+
+-- Returns the advice for what came, or nil.
+local function advice_for(fields)
+  local text = fields.code == "type" and INSTEAD[fields.got]
+  local expected = text and tostring(fields.expected)
+  return text and (expected:find("NDArray", 1, true) or expected:find("Symbol", 1, true)
+    or expected:find("number", 1, true)) and text or nil
+end
+
+
 --- Makes an error object without raising it.
 -- @tparam table fields code, message and whatever else is known
 function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
+    .. (advice_for(fields) or "")
   fields.where = fields.where or Error.caller(2)
   if Error.running and (fields.node == nil or fields.node == "") then
     fields.node = Error.running(2)

@@ -80,31 +80,34 @@ end
 
 --- Guards the methods of a class that is complete, and of its bases.
 -- @tparam table class
+-- @tparam[opt] {string=true,...} except names of methods that stay as they are: what each call of a
+--   layer calls, and what is known by its function
 -- @treturn table the class
-function methods.guard(class)
+function methods.guard(class, except)
   if class == Class or guarded[class] then
     return class
   end
   guarded[class] = true
   local found = {}
   for name, f in pairs(class) do
-    found[name] = is_method(name, f) and f or nil
+    found[name] = not (except and except[name]) and is_method(name, f) and f or nil
   end
   for name, f in pairs(found) do
     class[name] = guard_method(class, name, f)
   end
-  methods.guard(class.super)
+  methods.guard(class.super, except)
   return class
 end
 
 
 --- Guards the classes among the values of a table.
 -- @tparam table list
+-- @tparam[opt] {string=true,...} except as of `guard`
 -- @treturn table the table
-function methods.guard_all(list)
+function methods.guard_all(list, except)
   for _, value in pairs(list) do
     if Class.is_class(value) then
-      methods.guard(value)
+      methods.guard(value, except)
     end
   end
   return list

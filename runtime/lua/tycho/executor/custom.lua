@@ -25,8 +25,7 @@ local function find_object(exe, name, dict, ins)
       shapes[i], types[i] = ins[i] and ins[i].shape or {}, ins[i] and ins[i].dtype
     end
     local ctx = ins[1] and ins[1].context or context.current_context()
-    objects[name] = { prop = prop, op = custom._guarded("create_operator", name, nil,
-      prop.create_operator, prop, ctx, shapes, types) }
+    objects[name] = { prop = prop, op = custom._make_operator(prop, name, ctx, shapes, types) }
   end
   return objects[name]
 end

@@ -18,15 +18,20 @@
 
 require "tycho.core.luajit"
 local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
-local gluon = {
+-- Methods that are called for each layer or sample, known by their functions, or called on classes.
+local UNGUARDED = { data = true, extend = true, forward = true, get = true }
+
+local gluon = methods.guard_all({
   Block = require "tycho.gluon.block",
   Constant = require "tycho.gluon.constant",
   HybridBlock = require "tycho.gluon.hybrid_block",
   Parameter = require "tycho.gluon.parameter",
   ParameterDict = require "tycho.gluon.parameter_dict",
-}
+}, UNGUARDED)
 
 -- name -> module, loaded when it is first named
 local PARTS = {
@@ -56,6 +61,7 @@ return setmetatable(gluon, { __index = function(_, key)
     return missing(key)
   end
   local value = require(module)
+  methods[Class.is_class(value) and "guard" or "guard_all"](value, UNGUARDED)
   rawset(gluon, key, value)
   return value
 end })

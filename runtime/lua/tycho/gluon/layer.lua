@@ -33,6 +33,22 @@ local layer = {}
 local COMMON = { "*", { "prefix", "any?" }, { "params", "any?" } }
 
 
+--- Raises E(type) if a constructor got an array or a symbol.
+-- @string func public name of the class, for errors
+-- @param ... the constructor's arguments
+function layer.refuse_tensors(func, ...)
+  for i = 1, select("#", ...) do
+    local given = select(i, ...)
+    local meta = getmetatable(given)
+    if meta == NDArray or meta == Symbol then
+      Error.raise{ code = "type", func = func, expected = "options", got = Error.kind(given),
+        message = ("this makes a block, which is called on arrays then: local block = %s(...); \z
+          block(x)"):format(func) }
+    end
+  end
+end
+
+
 --- Returns a subclass whose `init` reads its arguments by a form and calls `set_up(self, a)`, a
 -- being the arguments by name.
 -- @tparam table base class
@@ -49,6 +65,7 @@ function layer.extend(base, func, spec)
   end
   local form = args.form(func, whole)
   function class:init(...)
+    layer.refuse_tensors(func, ...)
     class.set_up(self, form(...))
   end
   return class

@@ -103,20 +103,31 @@ local function compute_mean(self, l, sample_weight)
 end
 
 
--- Raises E(type) unless an input of forward is an array or a symbol.
-local function need(self, argument, x)
+-- Raises E(type) unless inputs of forward, given by name and value in turn, are arrays or symbols.
+local function need(self, argument, x, ...)
   local class = getmetatable(x)
   if class ~= NDArray and class ~= Symbol then
+    local is_given = argument == "label" or argument == "target"     -- by no network
+    local text = x ~= nil and "bad '%s'" or is_given and "'%s' is missing"
+      or "'%s' is missing; does the network's forward return its result?"
     Error.raise{ code = "type", func = "loss." .. self.class_name, argument = argument,
-      expected = "an NDArray or a Symbol", got = Error.kind(x),
-      message = x == nil and ("'%s' is missing"):format(argument) or ("bad '%s'"):format(argument) }
+      expected = "an NDArray or a Symbol", got = Error.kind(x), message = text:format(argument) }
+  end
+  if select("#", ...) > 0 then
+    need(self, ...)
   end
 end
 
 
--- Returns x reshaped to the shape of y.
-local function like(x, y)
-  return F.reshape_like(x, y)
+-- Returns an input of forward reshaped to the shape of pred. Raises E(shape) for an array with
+-- another number of elements.
+local function like(self, argument, x, pred)
+  if is_array(x) and is_array(pred) and x.size ~= pred.size then
+    Error.raise{ code = "shape", func = "loss." .. self.class_name, argument = argument,
+      expected = pred.shape, got = x.shape,
+      message = ("'%s' needs as many elements as what it is compared with"):format(argument) }
+  end
+  return F.reshape_like(x, pred)
 end
 
 
@@ -134,8 +145,9 @@ end
 local L2Loss = define("L2Loss", { { "weight", "number", 1 }, BATCH_AXIS })
 
 function L2Loss:forward(pred, label, sample_weight)
-  need(self, "label", label)
-  local l = weighted(F.square(like(label, pred) - pred), self.weight / 2, sample_weight)
+  need(self, "pred", pred, "label", label)
+  local apart = like(self, "label", label, pred) - pred
+  local l = weighted(F.square(apart), self.weight / 2, sample_weight)
   return mean(self.batch_axis, l)
 end
 
@@ -145,8 +157,8 @@ end
 local L1Loss = define("L1Loss", { WEIGHT, BATCH_AXIS })
 
 function L1Loss:forward(pred, label, sample_weight)
-  need(self, "label", label)
-  return compute_mean(self, F.abs(like(label, pred) - pred), sample_weight)
+  need(self, "pred", pred, "label", label)
+  return compute_mean(self, F.abs(like(self, "label", label, pred) - pred), sample_weight)
 end
 
 
@@ -156,9 +168,9 @@ end
 local HuberLoss = define("HuberLoss", { { "rho", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HuberLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local rho = self._rho
-  local apart = F.abs(like(label, pred) - pred)
+  local apart = F.abs(like(self, "label", label, pred) - pred)
   local l = F.where(apart:gt(rho), apart - 0.5 * rho, F.square(apart) * (0.5 / rho))
   return compute_mean(self, l, sample_weight)
 end
@@ -182,8 +194,8 @@ end
 
 
 function PoissonNLLLoss:forward(pred, target, sample_weight, epsilon)
-  need(self, "target", target)
-  target = like(target, pred)
+  need(self, "pred", pred, "target", target)
+  target = like(self, "target", target, pred)
   local l = self._from_logits and F.exp(pred) - target * pred
     or pred - target * F.log(pred + (epsilon or 1e-8))
   if self._compute_full then
@@ -225,24 +237,29 @@ end
 
 
 function SigmoidBCELoss:forward(pred, label, sample_weight, pos_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local f = self._from_sigmoid and cross_entropy_of_sigmoid or cross_entropy_of_logits
-  return compute_mean(self, f(pred, like(label, pred), pos_weight), sample_weight)
+  return compute_mean(self, f(pred, like(self, "label", label, pred), pos_weight), sample_weight)
 end
 
 
--- Raises E(shape) where labels that have to be classes have as many elements as pred, as one-hot
--- rows have. Does nothing for symbols, whose sizes are not known.
+-- Raises E(shape) unless labels are one class for each sample. Does nothing for symbols, whose
+-- sizes are not known.
 local function check_classes(pred, label, axis)
-  if is_array(pred) and is_array(label) and label.size == pred.size then
-    local shape = pred.shape
-    local extent = shape[axis < 0 and #shape + axis + 1 or axis + 1]
-    if extent and extent > 1 then
-      Error.raise{ code = "shape", func = "loss.SoftmaxCrossEntropyLoss", argument = "label",
-        expected = "one class from 0 for each sample", got = label.shape,
-        message = "'label' is as large as 'pred'; one-hot labels need sparse_label = false" }
-    end
+  if not (is_array(pred) and is_array(label)) then
+    return
   end
+  local shape, count = pred._shape, label.size
+  local extent = shape[axis < 0 and #shape + axis + 1 or axis + 1]
+  if not extent or count * extent == pred.size then
+    return
+  end
+  local advice = count == pred.size and "is as large as 'pred'; one-hot labels need \z
+    sparse_label = false" or ("does not fit 'pred' of shape %s%s"):format(Error.show(shape),
+    count > pred.size and "; 'pred' is the first argument" or "")
+  Error.raise{ code = "shape", func = "loss.SoftmaxCrossEntropyLoss", argument = "label",
+    expected = "one class from 0 for each sample", got = label.shape,
+    message = "'label' " .. advice }
 end
 
 
@@ -266,7 +283,7 @@ end)
 
 
 function SoftmaxCELoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   local axis, l = self._axis
   if not self._from_logits then
     pred = log_softmax(axis, pred)
@@ -275,7 +292,7 @@ function SoftmaxCELoss:forward(pred, label, sample_weight)
     check_classes(pred, label, axis)
     l = -pick(axis, pred, label)
   else
-    l = -F.sum{ pred * like(label, pred), axis = axis, keepdims = true }
+    l = -F.sum{ pred * like(self, "label", label, pred), axis = axis, keepdims = true }
   end
   return compute_mean(self, l, sample_weight)
 end
@@ -289,7 +306,7 @@ local KLDivLoss = define("KLDivLoss",
   { { "from_logits", "boolean", true }, { "axis", "integer", -1 }, WEIGHT, BATCH_AXIS })
 
 function KLDivLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   if not self._from_logits then
     pred = F.log_softmax{ pred, axis = self._axis }
   end
@@ -303,8 +320,9 @@ end
 local HingeLoss = define("HingeLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function HingeLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
-  return compute_mean(self, F.relu(self._margin - pred * like(label, pred)), sample_weight)
+  need(self, "pred", pred, "label", label)
+  local missing = F.relu(self._margin - pred * like(self, "label", label, pred))
+  return compute_mean(self, missing, sample_weight)
 end
 
 
@@ -315,8 +333,8 @@ local SquaredHingeLoss = define("SquaredHingeLoss",
   { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function SquaredHingeLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
-  local missing = F.relu(self._margin - pred * like(label, pred))
+  need(self, "pred", pred, "label", label)
+  local missing = F.relu(self._margin - pred * like(self, "label", label, pred))
   return compute_mean(self, F.square(missing), sample_weight)
 end
 
@@ -336,8 +354,8 @@ end
 
 
 function LogisticLoss:forward(pred, label, sample_weight)
-  need(self, "label", label)
-  label = like(label, pred)
+  need(self, "pred", pred, "label", label)
+  label = like(self, "label", label, pred)
   if self._label_format == "signed" then
     label = (label + 1) / 2
   end
@@ -354,9 +372,10 @@ end
 local TripletLoss = define("TripletLoss", { { "margin", "number", 1 }, WEIGHT, BATCH_AXIS })
 
 function TripletLoss:forward(pred, positive, negative)
-  need(self, "positive", positive)
-  need(self, "negative", negative)
-  local apart = F.square(like(positive, pred) - pred) - F.square(like(negative, pred) - pred)
+  need(self, "pred", pred, "positive", positive, "negative", negative)
+  local to_positive = like(self, "positive", positive, pred) - pred
+  local to_negative = like(self, "negative", negative, pred) - pred
+  local apart = F.square(to_positive) - F.square(to_negative)
   local l = F.sum{ apart, axis = self.batch_axis, exclude = true }
   return weighted(F.relu(l + self._margin), self.weight)
 end
@@ -382,9 +401,8 @@ end
 
 
 function CosineEmbeddingLoss:forward(input1, input2, label, sample_weight)
-  need(self, "input2", input2)
-  need(self, "label", label)
-  local cos = cosine(like(input1, input2), input2)
+  need(self, "input1", input1, "input2", input2, "label", label)
+  local cos = cosine(like(self, "input1", input1, input2), input2)
   label = column(label)
   local l = (1 - cos) * label:eq(1) + F.relu(label:eq(-1) * (cos - self._margin))
   return weighted(l, self.weight, sample_weight)
@@ -411,7 +429,7 @@ end
 
 
 function SDMLLoss:forward(x1, x2)
-  need(self, "x2", x2)
+  need(self, "x1", x1, "x2", x2)
   local apart = F.broadcast_sub(F.expand_dims{ x1, axis = 1 }, F.expand_dims{ x2, axis = 0 })
   local distances = F.sum{ F.square(apart), axis = 2 }
   local labels = smooth_labels(distances, self._smoothing_parameter)
@@ -438,7 +456,7 @@ end
 
 
 function CTCLoss:forward(pred, label, pred_lengths, label_lengths, sample_weight)
-  need(self, "label", label)
+  need(self, "pred", pred, "label", label)
   if self._layout == "NTC" then
     pred = F.swapaxes{ pred, dim1 = 0, dim2 = 1 }
   end

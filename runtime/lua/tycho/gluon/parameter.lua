@@ -366,12 +366,23 @@ local function find_data(self, where, func)
 end
 
 
+-- Raises E(type) for `data()` with a dot. The class's guard spares this method, which each call of
+-- a layer calls.
+local function fail_dot()
+  Error.raise{ code = "type", func = "Parameter:data", argument = "self", expected = "a Parameter",
+    got = "nothing", message = "methods take a colon: x:data(...), not x.data(...)" }
+end
+
+
 --- Returns the parameter's array on a device: not a copy, and with its gradient in `grad`. A
 -- parameter without arrays is E(`state`), one without an array on this device E(`device`).
 -- @param[opt] where a context; an array, for its device; a symbol, for which the parameter's
 --   variable is returned; nil: the only array, or the one on the current context
 -- @treturn NDArray or Symbol
 function Parameter:data(where)
+  if not self then
+    fail_dot()
+  end
   return find_data(self, where, "Parameter:data")
 end
 

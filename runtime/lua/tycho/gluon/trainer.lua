@@ -20,6 +20,7 @@ local devices = require "tycho.gluon.devices"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local files = require "tycho.core.files"
+local log = require "tycho.core.log"
 local LossScale = require "tycho.module.loss_scale"
 local modes = require "tycho.autograd.modes"
 local optimizers = require "tycho.optimizer"
@@ -131,6 +132,9 @@ end
 function Trainer:init(...)
   local a = FORM(read_arguments(...))
   self._params, self._kvstore_name = list_parameters(a.params), a.kvstore
+  if not self._params[1] then
+    log:warning("Trainer: there are no parameters, so its steps will update nothing")
+  end
   self._compression, self._on_store_given = a.compression_params, values.value(a.update_on_kvstore)
   if a.update_on_kvstore == false then
     self._on_store_given = false
@@ -293,11 +297,27 @@ end
 
 -- Steps -------------------------------------------------------------------------------------------
 
-local function fail_stale(p, func)
-  Error.raise{ code = "state", func = func, argument = p.name,
-    message = ("backward has not written the gradient of '%s' since the last step, so nothing was \z
+-- Returns whether backward has written any gradient since the last step.
+local function any_fresh(self)
+  for _, p in ipairs(self._params) do
+    for _, x in ipairs(rawget(p, "_data") or {}) do
+      if class.is_fresh(x) then
+        return true
+      end
+    end
+  end
+  return false
+end
+
+
+local function fail_stale(self, p, func)
+  local text = any_fresh(self)
+    and "backward has not written the gradient of '%s' since the last step, so nothing was \z
       updated; leave the parameter out of the Trainer, set its grad_req to \"null\", or give \z
-      ignore_stale_grad = true"):format(p.name) }
+      ignore_stale_grad = true"
+    or "backward has written no gradient since the last step, not that of '%s' nor any other; \z
+      compute the loss in autograd.record, and call its backward before each step"
+  Error.raise{ code = "state", func = func, argument = p.name, message = text:format(p.name) }
 end
 
 
@@ -315,7 +335,7 @@ local function list_fresh(self, ignore, func)
         if class.is_fresh(x) then
           fresh = true
         elseif not ignore then
-          fail_stale(p, func)
+          fail_stale(self, p, func)
         end
       end
       chosen[#chosen + 1] = fresh and p or nil

@@ -19,6 +19,7 @@ require "tycho.core.luajit"
 local args = require "tycho.core.args"
 local comm = require "tycho.kvstore.comm"
 local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
 local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 local store = require "tycho.kvstore.local"
@@ -68,6 +69,10 @@ function kv.create(...)
       Error.raise{ code = "unsupported", func = "kv.create", argument = name,
         message = ("a store of type '%s' is not in this build"):format(name) }
     end
+  end
+  if not (name:find("local", 1, true) or name:find("device", 1, true)) then
+    log:warning(("kv.create: '%s' names no kind of store and is like 'local'; there are "
+      .. "local, device, nccl, dist_sync"):format(name))
   end
   return store.KVStore(name)
 end

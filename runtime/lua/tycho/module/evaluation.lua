@@ -17,6 +17,19 @@ local is_plain, value = values.is_plain, values.value
 local evaluation = {}
 
 
+-- The type of callbacks: a function, an object that can be called, or a list of them.
+args.types.callbacks = { takes = is_plain,
+  text = "a function, an object that can be called, or a list of them",
+  check = function(v)
+    for _, f in ipairs(is_plain(v) and v or { v }) do
+      if not is_callable(f) then
+        return false, nil, nil, nil, Error.kind(f)
+      end
+    end
+    return true, v
+  end }
+
+
 --- Calls one callback or a list of them.
 -- @param callbacks nil, a function, an object that can be called, or a list
 function evaluation.call_all(callbacks, ...)

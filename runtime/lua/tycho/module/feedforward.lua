@@ -120,9 +120,10 @@ end
 
 local FIT = args.form("FeedForward:fit", {
   { "X", "any" }, { "y", "any?" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
-  { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" },
+  { "epoch_end_callback", "callbacks?" }, { "batch_end_callback", "callbacks?" },
+  { "kvstore", "any|null?" },
   { "logger", "any?" }, { "work_load_list", "list?" }, { "monitor", "any?" },
-  { "eval_end_callback", "any?" }, { "eval_batch_end_callback", "any?" },
+  { "eval_end_callback", "callbacks?" }, { "eval_batch_end_callback", "callbacks?" },
 })
 
 
@@ -338,7 +339,7 @@ end
 
 local SCORE = args.form("FeedForward:score", {
   { "X", "any" }, { "eval_metric", "any", "acc" }, { "num_batch", "integer?" },
-  { "batch_end_callback", "any?" }, { "reset", "boolean", true }, { "y", "any?" },
+  { "batch_end_callback", "callbacks?" }, { "reset", "boolean", true }, { "y", "any?" },
 })
 
 --- Returns the metric's value over data.
@@ -415,10 +416,10 @@ end
 
 local CREATE = args.form("FeedForward.create", {
   rest = "options", { "symbol", "symbol|function" }, { "X", "any" }, { "y", "any?" },
-  { "eval_data", "any?" }, { "eval_metric", "any", "acc" }, { "epoch_end_callback", "any?" },
-  { "batch_end_callback", "any?" }, { "kvstore", "any|null?" }, { "logger", "any?" },
-  { "work_load_list", "list?" }, { "eval_end_callback", "any?" },
-  { "eval_batch_end_callback", "any?" },
+  { "eval_data", "any?" }, { "eval_metric", "any", "acc" }, { "epoch_end_callback", "callbacks?" },
+  { "batch_end_callback", "callbacks?" }, { "kvstore", "any|null?" }, { "logger", "any?" },
+  { "work_load_list", "list?" }, { "eval_end_callback", "callbacks?" },
+  { "eval_batch_end_callback", "callbacks?" },
 })
 
 --- Makes a network and trains it.

@@ -33,9 +33,10 @@ local BaseModule = {}                                    -- methods, for module/
 local FIT = args.form("Module:fit", {
   advice = optimizer_names.advice,
   { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
-  { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" },
-  { "optimizer", "any?" }, { "optimizer_params", "table?" }, { "eval_end_callback", "any?" },
-  { "eval_batch_end_callback", "any?" },
+  { "epoch_end_callback", "callbacks?" }, { "batch_end_callback", "callbacks?" },
+  { "kvstore", "any|null?" },
+  { "optimizer", "any?" }, { "optimizer_params", "table?" }, { "eval_end_callback", "callbacks?" },
+  { "eval_batch_end_callback", "callbacks?" },
   { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
   { "allow_missing", "boolean", false }, { "force_rebind", "boolean", false },
   { "force_init", "boolean", false }, { "begin_epoch", "integer", 0 }, { "num_epoch", "integer" },

@@ -21,7 +21,8 @@ local BaseModule = {}                                    -- methods, for module/
 
 local SCORE = args.form("Module:score", {
   { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" },
-  { "batch_end_callback", "any?" }, { "score_end_callback", "any?" }, { "reset", "boolean", true },
+  { "batch_end_callback", "callbacks?" }, { "score_end_callback", "callbacks?" },
+  { "reset", "boolean", true },
   { "epoch", "integer", 0 }, { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
 })
 

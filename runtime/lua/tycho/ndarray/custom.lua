@@ -43,8 +43,7 @@ local function prepare(inputs, dict, func)
     call.outs[i] = create.zeros(shape, { dtype = out_types[i], ctx = ctx })
     call.req[i] = "write"
   end
-  call.op = custom._guarded("create_operator", "", nil, prop.create_operator, prop, ctx, shapes,
-    types)
+  call.op = custom._make_operator(prop, "", ctx, shapes, types)
   return call
 end
 

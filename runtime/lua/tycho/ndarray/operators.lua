@@ -165,7 +165,8 @@ local function explain(c, e)
   end
   Error.raise{ code = "type", func = c.func, op = c.schema.name, expected = #ports.inputs,
     got = c.count,
-    message = ("takes %d inputs (%s)"):format(#ports.inputs, table.concat(ports.inputs, ", ")) }
+    message = ("takes %d inputs (%s)%s"):format(#ports.inputs, table.concat(ports.inputs, ", "),
+      registry.switch_advice(c.schema, ports.inputs)) }
 end
 
 

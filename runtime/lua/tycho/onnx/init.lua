@@ -13,8 +13,13 @@ local namespace = require "tycho.core.namespace"
 local onnx = {}
 
 
-local IMPORT = args.form("onnx.import_model", { { "file", "path" }, "*", { "shapes", "dict?" },
-  { "partial", "boolean", false }, { "ctx", "context?" }, { "constants", "dict?" } })
+local RENAMED = args.renamed{ sym = "symbol", in_shapes = "input_shapes",
+  input_shape = "input_shapes", in_types = "input_types", input_type = "input_types",
+  onnx_file_path = "file", model_file = "file" }
+
+local IMPORT = args.form("onnx.import_model", { advice = RENAMED,
+  { "file", "path" }, "*", { "shapes", "dict?" }, { "partial", "boolean", false },
+  { "ctx", "context?" }, { "constants", "dict?" } })
 
 --- Reads a network. A file that cannot be read is E(`io`), one that is damaged or breaks ONNX's
 -- rules E(`format`); a node that the importer cannot convert is E(`unsupported`), a size that is
@@ -69,8 +74,9 @@ function onnx.load(...)
 end
 
 
-local EXPORT = args.form("onnx.export_model", { { "symbol", "symbol|text" }, { "params", "any?" },
-  { "input_shapes", "any?" }, { "file", "path", "model.onnx" }, "*", { "opset", "integer", 17 },
+local EXPORT = args.form("onnx.export_model", { advice = RENAMED,
+  { "symbol", "symbol|text" }, { "params", "any?" }, { "input_shapes", "any?" },
+  { "file", "path", "model.onnx" }, "*", { "opset", "integer", 17 },
   { "dynamic", "dict?" }, { "input_types", "dict?" } })
 
 --- Writes a network for inference. Losses are replaced by their predictions, labels are left out.

@@ -212,6 +212,24 @@ function custom._guarded(method, name, where, f, ...)
 end
 
 
+--- Returns the operator that a description makes for given inputs (not for users).
+-- @param prop
+-- @string name of the node, "" for a call on arrays
+-- @tparam Context ctx
+-- @tparam {table,...} shapes of the arguments
+-- @tparam {string,...} types of the arguments
+function custom._make_operator(prop, name, ctx, shapes, types)
+  local op = custom._guarded("create_operator", name, nil, prop.create_operator, prop, ctx, shapes,
+    types)
+  if type(op) ~= "table" or type(op.forward) ~= "function" then
+    Error.raise{ code = "type", func = prop.class_name .. ":create_operator", op = "Custom",
+      node = name, expected = "a CustomOp, as `return MyOperator()` gives", got = Error.kind(op),
+      message = "create_operator returned no operator" }
+  end
+  return op
+end
+
+
 --- Returns a description for a node's attributes (not for users).
 function custom._describe(dict, func, name)
   local kind = dict.op_type

@@ -116,6 +116,25 @@ function registry.find(name)
 end
 
 
+--- Returns what to do where a call has more inputs than its parameters ask for, as in "; use_length
+-- = true adds length", or "".
+-- @param schema of the operator
+-- @tparam {string,...} inputs those that the parameters ask for
+-- @treturn string
+function registry.switch_advice(schema, inputs)
+  local has, parts = {}, {}
+  for _, name in ipairs(inputs) do
+    has[name] = true
+  end
+  for _, name in ipairs(schema.input_names) do
+    local switch = schema.by_name["use_" .. name]
+    parts[#parts + 1] = switch and not has[name] and ("use_%s = true adds %s"):format(name, name)
+      or nil
+  end
+  return parts[1] and "; " .. table.concat(parts, ", ") or ""
+end
+
+
 --- Returns whether an operator was added at run time, as a formula (`op.pointwise`).
 function registry.is_formula(name)
   local schema = registry.find(name)
@@ -400,7 +419,32 @@ local function warn_of_one(call)
 end
 
 
+-- Raises an error for the list of a variadic operator's inputs if it is empty, or if some of its
+-- entries are inputs and others are not.
+local function check_list(call, t)
+  if not is_plain(t) or has_names(t) then
+    return
+  elseif next(t) == nil then
+    Error.raise{ code = "value", func = call.func, op = call.schema.name, got = "none",
+      expected = "at least one input", message = "the list of inputs is empty" }
+  end
+  local last = table.maxn(t)
+  if last_input(call, t, last) == 0 then
+    return
+  end
+  for i = 1, last do
+    if not call.is_input(t[i]) then
+      Error.raise{ code = "type", func = call.func, op = call.schema.name, got = Error.kind(t[i]),
+        expected = call.input_text, message = ("bad entry %d in the list of inputs"):format(i) }
+    end
+  end
+end
+
+
 local function read_inputs(call, list, n)
+  if n > 0 and call.schema.variadic and not call.of_method and not call.is_input(list[1]) then
+    check_list(call, list[1])
+  end
   if n > 0 and is_input_list(call, list[1]) then
     for i, value in ipairs(list[1]) do
       call.inputs[i] = value
@@ -454,7 +498,11 @@ local function read_positional(call, list, n)
   local used = read_inputs(call, list, n)
   for i = used + 1, n do
     local p = call.schema.params[i - used]
-    if not p then
+    if list[i] ~= nil and used > 0 and JOINS[call.schema.name] and not call.of_method then
+      Error.raise{ code = "type", func = call.func, op = call.schema.name,
+        expected = call.input_text, got = Error.kind(list[i]),
+        message = ("bad argument %d: all are inputs, and parameters go by name"):format(i) }
+    elseif not p then
       fail_beyond(call, list, i, used)
     elseif list[i] ~= nil then
       set_param(call, p, list[i])

@@ -119,9 +119,16 @@ local function of_library(name, line)
 end
 
 
+-- Methods of parameters, which pairs does not give.
+local OF_PARAMETERS = { data = true, grad = true, list_data = true, list_grad = true,
+  set_data = true, zero_grad = true }
+
 -- Returns the counterpart of a method that an object does not have; a block's unknown fields are
 -- nil.
 local function of_method(name)
+  if OF_PARAMETERS[name] then
+    return "parameters of a network: for name, p in net:collect_params():items() do p:data() end"
+  end
   local methods = {}
   for _, here in ipairs(foreign.names(name)) do
     methods[#methods + 1] = here:find(":", 1, true) and here:gsub("{.*", "") or nil
@@ -176,6 +183,41 @@ local function file_text(message)
 end
 
 
+-- Patterns of Lua's messages about a table where something else belongs, which is often an array or
+-- a parameter -> what to write.
+local TABLES = {
+  { "attempt to compare .*table",
+    "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)" },
+  { "attempt to concatenate .*a table value",
+    "the text of an array is tostring(x), the number in one of one element x:asscalar()" },
+  { "attempt to perform arithmetic on .*a table value",
+    "the array of a list is ty.nd.array(list), that of a parameter p:data()" },
+  { "bad argument #%d+ to '%l+' %(number expected, got table%)",
+    "the number in an array of one element is x:asscalar(); ty.nd has functions of all elements" },
+}
+
+-- The same for messages that mean something on some lines of a script only: message, line, advice.
+local ON_LINES = {
+  { "attempt to index .*a nil value", "%[0%]",
+    "lists and the layers of a network count from 1: net[1] is the first" },
+  { "attempt to call a table value", "^%s*for .* in ",
+    "rows of an array: for i = 0, x:len() - 1 do local row = x[i]; of a table: ipairs, pairs" },
+}
+
+local function of_table(message, line)
+  for _, row in ipairs(TABLES) do
+    if message:find(row[1]) then
+      return row[2]
+    end
+  end
+  for _, row in ipairs(ON_LINES) do
+    if line and message:find(row[1]) and line:find(row[2]) then
+      return row[3]
+    end
+  end
+end
+
+
 --- Returns a hint for an error of Lua's own.
 -- @string message Lua's text
 -- @string[opt] text what was run; the file that the message names otherwise
@@ -186,14 +228,15 @@ function translation.hint(message, text)
   local verb, global = message:match("attempt to (%l+) global '([%w_]+)' %(a nil value%)")
   local field = message:match("attempt to call %l+ '([%w_]+)' %(a %l+ value%)")
   local method = message:match("attempt to call method '([%w_]+)' %(a nil value%)")
+  local value = message:match("attempt to index field '([%w_]+)' %(a function value%)")
   if global then
     return of_global(global, line, verb == "call")
   elseif method then
     return of_method(method)
   elseif field and not message:find("a nil value", 1, true) then
     return ("'%s' is a field: write x.%s, without brackets"):format(field, field)
-  elseif message:find("attempt to compare", 1, true) and message:find("table", 1, true) then
-    return "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)"
+  elseif value then
+    return ("'%s' is a method: write x:%s(...)"):format(value, value)
   elseif message:find(" near '", 1, true) then
     local hint
     for i = #lines, math.max(1, #lines - NEAR), -1 do    -- Lua notices it some lines later
@@ -201,6 +244,7 @@ function translation.hint(message, text)
     end
     return hint
   end
+  return of_table(message, line)
 end
 
 

@@ -114,8 +114,9 @@ local function given_inputs(call, n)
   local given = {}
   if call.count > #n.ports.inputs then
     Error.raise{ code = "type", func = call.func, op = n.op, node = n.name,
-      expected = #n.ports.inputs, got = call.count, message = ("takes at most %d inputs (%s)")
-        :format(#n.ports.inputs, table.concat(n.ports.inputs, ", ")) }
+      expected = #n.ports.inputs, got = call.count, message = ("takes at most %d inputs (%s)%s")
+        :format(#n.ports.inputs, table.concat(n.ports.inputs, ", "),
+          registry.switch_advice(call.schema, n.ports.inputs)) }
   end
   for i = 1, call.count do
     local x = call.inputs[i]

@@ -3,6 +3,7 @@
 --
 -- @module tycho.gluon.contrib
 
+local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
 local contrib = {}
@@ -23,7 +24,7 @@ return setmetatable(contrib, { __index = function(_, key)
   if not module then
     return missing(key)
   end
-  local value = require(module)
+  local value = methods.guard_all(require(module), { extend = true, forward = true })
   rawset(contrib, key, value)
   return value
 end })

@@ -7,6 +7,7 @@ local Error = require "tycho.core.error"
 local F = require "tycho.symbol.either"
 local init = require "tycho.initializer"
 local layer = require "tycho.gluon.layer"
+local values = require "tycho.core.values"
 local HybridBlock = require "tycho.gluon.hybrid_block"
 
 local node_name = layer.node_name
@@ -21,7 +22,7 @@ local ACTIVATIONS = { "relu", "sigmoid", "tanh", "softrelu", "softsign" }
 local Activation = layer.extend(HybridBlock, "nn.Activation", { { "activation", "text" } })
 
 function Activation._hint(_, given)
-  given = type(given) == "table" and (given.activation or given[1]) or given
+  given = values.is_plain(given) and (given.activation or given[1]) or given
   return type(given) == "string" and given or "activation"
 end
 

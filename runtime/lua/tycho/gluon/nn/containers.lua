@@ -1,7 +1,8 @@
 --- Containers: Sequential, HybridSequential, Concurrent, HybridConcurrent.
 --
--- Children are the array part of a container: `net[1]`, `#net`, `ipairs(net)`. `net[ty.slice(1,
--- 3)]`, counted from 0, is a container of some of them.
+-- Children are the array part of a container: `net[1]`, `#net`, `ipairs(net)`; `net[-1]` is the
+-- last one. `net["1:3"]`, which is `net[ty.slice(1, 3)]`, counted from 0, is a container of some of
+-- them.
 --
 -- @module tycho.gluon.nn.containers
 
@@ -77,6 +78,13 @@ local function slice_children(self, range)
 end
 
 
+-- Returns the range that a text such as "1:3" or ":-1" stands for, or nil.
+local function read_range(text)
+  local start, stop = text:match("^%s*(%-?%d*)%s*:%s*(%-?%d*)%s*$")
+  return start and values.slice(tonumber(start), tonumber(stop))
+end
+
+
 -- Sets the array part to the list of the children.
 local function mirror_children(self)
   local children = self:children()
@@ -142,13 +150,25 @@ local function make_container(class, func)
 
   local inherited = rawget(class, "__index")
 
-  function class.__index(self, key)
-    if Class.is_a(key, values.Slice) then
-      return slice_children(self, key)
-    elseif type(inherited) == "function" then
+  local function find_member(self, key)
+    if type(inherited) == "function" then
       return inherited(self, key)
     end
     return getmetatable(self)[key]
+  end
+
+  function class.__index(self, key)
+    if type(key) == "number" then
+      return key < 0 and rawget(self, #self + key + 1) or nil
+    elseif Class.is_a(key, values.Slice) then
+      return slice_children(self, key)
+    end
+    local member = find_member(self, key)
+    local range = member == nil and type(key) == "string" and read_range(key)
+    if range then
+      return slice_children(self, range)
+    end
+    return member
   end
 
 

@@ -44,6 +44,11 @@ end
 -- @treturn table list of arrays or symbols
 function base.make_states(infos, a, name_of)
   local make, states = a.func or nd.zeros, {}
+  if a.batch_size == 0 and not a.func then
+    Error.raise{ code = "value", func = "RecurrentCell:begin_state", argument = "batch_size",
+      expected = "the number of samples in a batch", got = "nothing",
+      message = "'batch_size' is missing" }
+  end
   for i, info in ipairs(infos) do
     if MAKES_SYMBOLS[make] then
       states[i] = make{ shape = info.shape, name = name_of(i), dtype = a.dtype or info.dtype }

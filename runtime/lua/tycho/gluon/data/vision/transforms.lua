@@ -30,6 +30,7 @@ local nd = require "tycho.ndarray"
 local plan = require "tycho.gluon.data.plan"
 local random = require "tycho.image.random"
 local stream = require "tycho.gluon.data.stream"
+local layer = require "tycho.gluon.layer"
 local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
@@ -98,6 +99,7 @@ local function define_transform(name, base, spec, t)
   local T = base:extend(name)
   local form = make_form("transforms." .. name, spec)
   function T:init(...)
+    layer.refuse_tensors("transforms." .. name, ...)
     local a = form((t.arguments or name_arguments)(spec, ...))
     if t.read then
       t.read(self, a)
