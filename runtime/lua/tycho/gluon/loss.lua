@@ -103,31 +103,38 @@ local function compute_mean(self, l, sample_weight)
 end
 
 
+local function fail_input(self, argument, x)
+  local is_given = argument == "label" or argument == "target"       -- by no network
+  local text = x ~= nil and "bad '%s'" or is_given and "'%s' is missing"
+    or "'%s' is missing; does the network's forward return its result?"
+  Error.raise{ code = "type", func = "loss." .. self.class_name, argument = argument,
+    expected = "an NDArray or a Symbol", got = Error.kind(x), message = text:format(argument) }
+end
+
+
 -- Raises E(type) unless inputs of forward, given by name and value in turn, are arrays or symbols.
-local function need(self, argument, x, ...)
+local function need(self, argument, x, second, y, third, z)
   local class = getmetatable(x)
   if class ~= NDArray and class ~= Symbol then
-    local is_given = argument == "label" or argument == "target"     -- by no network
-    local text = x ~= nil and "bad '%s'" or is_given and "'%s' is missing"
-      or "'%s' is missing; does the network's forward return its result?"
-    Error.raise{ code = "type", func = "loss." .. self.class_name, argument = argument,
-      expected = "an NDArray or a Symbol", got = Error.kind(x), message = text:format(argument) }
-  end
-  if select("#", ...) > 0 then
-    need(self, ...)
+    fail_input(self, argument, x)
+  elseif second then
+    need(self, second, y, third, z)
   end
 end
 
 
 -- Returns an input of forward reshaped to the shape of pred. Raises E(shape) for an array with
--- another number of elements.
+-- another number of elements. The sizes are compared where it fails: that takes as long as a call.
 local function like(self, argument, x, pred)
-  if is_array(x) and is_array(pred) and x.size ~= pred.size then
+  local good, y = pcall(F.reshape_like, x, pred)
+  if good then
+    return y
+  elseif is_array(x) and is_array(pred) and x.size ~= pred.size then
     Error.raise{ code = "shape", func = "loss." .. self.class_name, argument = argument,
       expected = pred.shape, got = x.shape,
       message = ("'%s' needs as many elements as what it is compared with"):format(argument) }
   end
-  return F.reshape_like(x, pred)
+  error(y, 0)
 end
 
 
