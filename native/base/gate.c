@@ -29,7 +29,7 @@ int64_t ty_torture(int gate, int64_t at, int lasting, int fault)
   return n;
 }
 
-/* -- streams: the C library calls these instead of the system ------------------------- */
+/* -- streams: the C library calls these instead of the system ---------------------------------- */
 
 static int file_descriptor(void *fd) { return (int)(intptr_t)fd; }
 

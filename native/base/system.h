@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* -- files; calls are repeated after EINTR
-** ------------------------------------------------------------ */
+/* -- files; calls are repeated after EINTR ----------------------------------------------------- */
 
 int     sys_open(const char *path, int flags, mode_t mode);
 ssize_t sys_pread(int fd, void *to, size_t n, off_t at);
@@ -32,7 +31,7 @@ char   *sys_realpath(const char *path);                   /* to be freed */
 FILE   *sys_fopen(const char *path, const char *mode);
 FILE   *sys_fdopen(int fd, const char *mode);
 
-/* -- pages, not counted here (device/blocks.c counts those of devices) ------------- */
+/* -- pages, not counted here (device/blocks.c counts those of devices) ------------------------- */
 
 void   *sys_aligned(size_t align, size_t bytes);          /* to be freed; NULL: out of memory */
 void   *sys_map(size_t bytes, int access);                /* private; NULL: out of memory */
