@@ -32,8 +32,7 @@ static const char conversions[] =
   FN "float from_bf16(u16 h) { return __uint_as_float((unsigned)h << 16); }\n"
   FN "u16 to_bf16(float f) { unsigned u = __float_as_uint(f);"
   " return f != f ? (u16)0x7fc0 : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
-  /* the quiet NaN without payload for any NaN: the hardware's has a payload, and its sign may
-  ** change */
+  /* NaN becomes the quiet one without payload; the hardware's has one, and a varying sign */
   FN "float plain(float v) { return v != v ? __int_as_float(0x7fc00000) : v; }\n"
   FN "double plain(double v) { return v != v ? (double)__int_as_float(0x7fc00000) : v; }\n"
   FN "int to_i32(double v) {"
