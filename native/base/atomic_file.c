@@ -1,9 +1,9 @@
-/* atomic_file.c - writing a file all or nothing; see atomic_file.h.
+/* atomic_file.c - see atomic_file.h.
 **
-** Where the system has files without a name (O_TMPFILE), ours has one only between being complete
-** and taking the target's place: a killed process leaves nothing. Elsewhere it is .tycho-PID-N
-** beside the target from the start, and a killed process leaves it there. The writer holds a lock
-** on it as long as it lives, so the next write into the folder removes those without a lock. */
+** Where the system supports unnamed files (O_TMPFILE), the new file gets its name .tycho-PID-N when
+** it is complete, just before it is renamed: a killed process leaves nothing. Elsewhere it has that
+** name from the start, and a killed process leaves it in the folder. Each writer holds a lock on
+** its file, so the next write into the folder can tell abandoned files and removes them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "base/atomic_file.h"
 #include "base/system.h"
 
-enum { TRIES = 100 }; /* of names, where others are in use */
+enum { TRIES = 100 }; /* names tried before giving up */
 
 static int fail_write(const char *path)
 {
@@ -24,7 +24,7 @@ static int fail_write(const char *path)
 
 /* -- names ------------------------------------------------------------------------------------- */
 
-/* Returns the length of the folder's part of a path, with its slash. */
+/* Returns the length of a path up to its last slash, inclusive; 0: it has none. */
 static int folder_length(const char *path)
 {
   const char *slash = strrchr(path, '/');
@@ -43,7 +43,7 @@ static int next_name(struct target *t)
   return TY_OK;
 }
 
-/* Returns whether a file has a name of next_name. */
+/* Returns whether a name is one that next_name makes. */
 static bool is_temporary_name(const char *name)
 {
   int end = 0;
@@ -62,8 +62,8 @@ static void remove_unlocked(const struct target *t, const char *name)
   text_done(&path);
 }
 
-/* Removes temporary files of processes that were killed from the target's folder, unless that was
-** the folder of the last call. Failures are ignored. */
+/* Removes temporary files that killed processes have left in the target's folder; does nothing if
+** the last call was for the same folder. Failures are ignored. */
 static void remove_abandoned(const struct target *t)
 {
   static uint64_t last;
@@ -85,7 +85,7 @@ static void remove_abandoned(const struct target *t)
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-/* Opens a file without a name in the folder. *fd stays -1 where its file system has none. */
+/* Opens an unnamed file in the folder. *fd stays -1 if its file system does not support them. */
 static int open_unnamed(struct target *t, mode_t mode, int *fd)
 {
   struct text folder = { 0 };
@@ -97,8 +97,8 @@ static int open_unnamed(struct target *t, mode_t mode, int *fd)
   return TY_OK;
 }
 
-/* Opens a file of a name that is free. A file that another process locks for a moment (sweep) may
-** be gone at the next try. */
+/* Opens a file under a name that is free. If another process holds the lock for a moment
+** (remove_unlocked), it is about to remove the file: the next name is tried. */
 static int open_named(struct target *t, mode_t mode, int *fd)
 {
   for (int tries = 0; tries < TRIES; tries++) {
@@ -116,7 +116,9 @@ static int open_named(struct target *t, mode_t mode, int *fd)
   return code;
 }
 
-/* Opens the file that replaces one. What replaces a private file is never readable by others. */
+/* Opens the new file. old: attributes of the file that it will replace, or NULL. A replacement
+** starts as 0600 and then gets the old mode, so that others can never read what replaces a private
+** file. */
 static int open_beside(struct target *t, const struct stat *old, int *fd)
 {
   const mode_t mode = old ? 0600 : 0666;
@@ -140,7 +142,7 @@ static int open_descriptor(struct target *t, const char *path, int *fd)
   struct stat st;
   bool exists = !stat(path, &st);
   char *real = exists ? sys_realpath(path) : NULL;
-  if (exists && !real) return fail_write(path); /* a link would be replaced, not followed */
+  if (exists && !real) return fail_write(path); /* else a symbolic link would be replaced */
   t->path = mem_text(exists ? real : path);
   free(real);
   NEED(t->path, TY_EMEMORY, "out of memory");
@@ -182,9 +184,8 @@ static int give_name(struct target *t)
   return code;
 }
 
-/* Writes the folder to disk, so that the name survives a power cut as the bytes do. A process that
-** may write into a folder need not be allowed to read it, and some file systems have nothing to
-** sync: neither is an error. */
+/* Syncs the folder, so that the new name survives a power cut like the bytes do. That the process
+** may not read the folder, or that its file system cannot sync one, is no error. */
 static int sync_folder(const struct target *t)
 {
   struct text name = { 0 };
@@ -204,7 +205,7 @@ int target_close(struct target *t, int code)
   int lock = -1;
   if (!code && (ferror(f) || fflush(f))) code = fail_write(t->path);
   if (!code && t->beside && sys_fsync(t->fd)) code = fail_write(t->path);
-  if (!code && t->beside) lock = dup(t->fd);              /* until the name is the target's */
+  if (!code && t->beside) lock = dup(t->fd);              /* keeps the lock until the rename */
   if (!code && t->unnamed) {
     flock(t->fd, LOCK_EX | LOCK_NB);
     code = give_name(t);

@@ -1,8 +1,8 @@
-/* atomic_file.h - writing a file all or nothing.
+/* atomic_file.h - replaces a file as a whole or not at all.
 **
-** What is written goes to a fresh file in the same folder (links of the target are followed),
-** which takes the target's place once it is complete and synced: readers see the old file or the
-** new one. A target that is no regular file is written directly.
+** Data goes to a new file in the folder of the target (symbolic links are followed), which is
+** renamed over the target once it is complete and synced: readers see the old file or the new one.
+** A target that is not a regular file, such as a pipe, is written directly.
 **
 **   struct target t;
 **   TRY(target_open(&t, path));
@@ -15,13 +15,17 @@ struct target {
   char *path, *temporary;
   FILE *file;
   int fd;
-  bool beside;                                        /* a new file in the target's folder */
-  bool unnamed;                                       /* that has no name yet */
+  /* fd is a new file in that folder */
+  bool beside;
+  bool unnamed;                                       /* this file has no name yet */
 };
 
-int target_open(struct target *t, const char *path);  /* TY_EIO names the path */
-/* Opens a file of a cache: 0600 from the first byte, and a link of its name is replaced. */
+/* Opens the file to write and sets t->file. Fails with TY_EIO, which names the path; then there is
+** nothing to close. */
+int target_open(struct target *t, const char *path);
+/* Does the same for a file of a cache: its mode is 0600 from the first byte on, and a symbolic link
+** of that name is replaced, not followed. */
 int target_open_private(struct target *t, const char *path);
-/* Closes the file and puts it in place if `code`, that of the writing, is TY_OK; else the old file
-** stays. */
+/* Closes the file. With code TY_OK, the result of the writing, it becomes the target; otherwise the
+** old file stays. Returns `code`, or what failed here. */
 int target_close(struct target *t, int code);

@@ -14,7 +14,7 @@ EACH_ISA(CASTS)
 extern const cast_fn cast_f32_bf16_avx512_narrow;
 #endif
 
-/* Returns the loop of this processor between two dtypes; NULL: through float32. */
+/* Returns this processor's loop from one dtype to another; NULL: convert through float32. */
 cast_fn cast_between(int from, int to);
 
 /* Returns the bits of a float. */
@@ -25,7 +25,7 @@ static inline uint32_t bits_of(float f)
   return u;
 }
 
-/* Returns the float whose bits are given. */
+/* Returns the float with bits u. */
 static inline float float_of(uint32_t u)
 {
   float f;
@@ -66,8 +66,8 @@ static inline uint16_t bf16_of_f32(float f)
   return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* Return a number truncated to an integer; NaN and numbers outside the integers' range give the
-** least integer. */
+/* Return a number truncated to an integer; NaN and numbers out of range give the smallest
+** integer. */
 static inline int32_t i32_of_f32(float x)
 {
   return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN;

@@ -1,10 +1,9 @@
-/* convert.c - elements from one dtype to another, as C casts do where those are defined.
+/* convert.c - converts elements between dtypes, as C casts do where C defines the result.
 **
-** float -> int32, int64: truncated; NaN and what does not fit give the smallest integer, as x86
-** does in hardware. float -> uint8, int8: through int64, of which the low byte stays (-1.5 ->
-** 255, 300.7 -> 44). Integers wrap. any -> bool: not zero. float16 and bfloat16 go through
-** float32, rounded to nearest even, in blocks that stay in the first-level cache. The loops are
-** in base/isa/convert.c.
+** float -> int32, int64: truncated; NaN and numbers that do not fit give the smallest integer, as
+** x86 hardware does. float -> uint8, int8: the low byte of the int64 (-1.5 -> 255, 300.7 -> 44).
+** Integers wrap. any -> bool: not zero. float16 and bfloat16 go through float32, rounded to nearest
+** even, in blocks that fit the first-level cache. The loops are in base/isa/convert.c.
 */
 #include "base/cast.h"
 #include "base/convert.h"
@@ -27,9 +26,9 @@ cast_fn cast_between(int from, int to)
   return casts[cpu_isa()]->cast[from][to];
 }
 
-/* Elements that are converted by way of float32 at a time. */
+/* Elements of a block that is converted through float32. */
 enum { BLOCK_ELEMENTS = 1024 };
-/* Elements below which a conversion is not divided. */
+/* Elements of a parallel chunk. */
 enum { GRAIN_ELEMENTS = 1 << 15 };
 
 struct cast_job { char *dst; const char *src; cast_fn direct, in, out; size_t dst_size, src_size; };

@@ -1,5 +1,4 @@
-/* cpu.c - the code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks
-** for less. */
+/* cpu.c - see cpu.h. Each answer is found once and kept. */
 #include "base/base.h"
 #include <unistd.h>
 #ifdef __aarch64__
@@ -17,12 +16,12 @@ static int find_best_isa(void)
 #if defined __x86_64__
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-    return CPU_BASELINE; /* f16c is older */
+    return CPU_BASELINE; /* every processor with AVX2 has F16C */
   bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return wide ? CPU_AVX512 : CPU_AVX2;
 #elif defined __aarch64__
-  return CPU_NEON; /* every processor has it */
+  return CPU_NEON; /* every aarch64 processor has it */
 #else
   return CPU_BASELINE;
 #endif
@@ -56,7 +55,7 @@ int cpu_isa(void)
   return chosen;
 }
 
-/* Returns whether the set is the best one and TYCHO_CPU does not name it. */
+/* Returns whether cpu_isa() is the largest set of all, and not because TYCHO_CPU names it. */
 static bool is_unrestricted(void)
 {
   return cpu_isa() == COUNT(paths) - 1 && strcmp(env_text("TYCHO_CPU", ""), cpu_isa_name());
@@ -86,9 +85,10 @@ bool cpu_multiplies_narrow(void)
 enum {
   /* AMX's bfloat16, tiles and 8-bit integers in EDX of CPUID's leaf 7 */
   TILE_BITS = 1 << 22 | 1 << 24 | 1 << 25,
-  /* the call that has Linux keep a component of the state (Documentation/arch/x86/xstate.rst) */
+  /* arch_prctl code by which a process asks Linux to save a component of the processor's state
+  ** (Documentation/arch/x86/xstate.rst) */
   REQUEST_STATE = 0x1023,
-  /* the component with the tiles' data */
+  /* number of the component that holds the tiles' data */
   TILE_STATE = 18,
 };
 

@@ -1,9 +1,9 @@
-/* cpu.h - the instruction set that kernels are chosen by. */
+/* cpu.h - the instruction set for which kernels are chosen, and what else the processor has. */
 #pragma once
 #include <stdbool.h>
 
-/* EACH_ISA(X): X for each instruction set that files in a folder isa are compiled for, in the order
-** of CPU_*, the least first. The Makefile has their flags. */
+/* EACH_ISA(X): X(name) for each instruction set for which the files in folders `isa` are compiled,
+** in the order of CPU_*, the smallest first. The Makefile has their compiler flags. */
 #if defined __x86_64__
 enum { CPU_BASELINE, CPU_AVX2, CPU_AVX512 };
 #define EACH_ISA(X) X(baseline) X(avx2) X(avx512)
@@ -14,14 +14,17 @@ enum { CPU_BASELINE, CPU_NEON };
 enum { CPU_BASELINE };
 #define EACH_ISA(X) X(baseline)
 #endif
-/* CPU_*: the best this machine runs, at most TYCHO_CPU */
+/* Returns CPU_*: the best set this machine runs, or a smaller one that TYCHO_CPU names. */
 int  cpu_isa(void);
-/* products of bfloat16 and of 8-bit integers have instructions of their own here (AVX512-BF16 and
-** AVX512-VNNI, BFDOT and SDOT). TYCHO_CPU=avx512 or neon asks for the set without them. */
+/* Returns whether there are instructions for products of bfloat16 and of 8-bit integers
+** (AVX512-BF16 and AVX512-VNNI; BFDOT and SDOT). TYCHO_CPU=avx512 or neon turns them off. */
 bool cpu_multiplies_narrow(void);
-/* Returns whether they have tiles too (AMX) whose state the system keeps. TYCHO_DISABLE=amx: no. */
+/* Returns whether such products have tiles too (AMX), and the system saves the state of these.
+** TYCHO_DISABLE=amx turns them off. */
 bool cpu_multiplies_tiles(void);
-bool cpu_multiplies_bytes(void);                      /* at least those of 8-bit integers */
-/* Returns the bytes of a core's second cache; 0 where the system does not say. */
+/* Returns whether there are instructions for products of 8-bit integers at least. */
+bool cpu_multiplies_bytes(void);
+/* Returns the bytes of a core's second-level cache; 0: unknown. */
 long cpu_second_cache(void);
-const char *cpu_isa_name(void);                       /* "baseline" "avx2" "avx512" "neon" */
+/* Returns the name of cpu_isa(): "baseline" "avx2" "avx512" "neon". */
+const char *cpu_isa_name(void);

@@ -9,7 +9,6 @@ const char *env_text(const char *name, const char *otherwise)
   return s && *s ? s : otherwise;
 }
 
-/* Returns the number in a variable: "4096", "64k", "2G". Text that is no number counts as unset. */
 int64_t env_number(const char *name, int64_t otherwise)
 {
   const char *s = env_text(name, NULL);

@@ -1,7 +1,7 @@
 /* error.c - the failure of a thread: a code, a line of text, and its parts.
 **
 ** A failure is built in fixed thread-local buffers, so that reporting "out of memory" needs no
-** memory. Every TY_EMEMORY text ends in the memory report of the allocation that failed.
+** memory. The text of a TY_EMEMORY ends with the memory report of the allocation that failed.
 */
 #include "base/base.h"
 #include "base/error_parts.h"
@@ -19,7 +19,7 @@ int fail(int code, const char *format, ...)
   char text[sizeof now.message];
   va_list a;
   va_start(a, format);
-  /* first: arguments may point into the current failure */
+  /* before the parts are cleared: arguments may point into them */
   number_format(text, sizeof text, format, a);
   va_end(a);
   memset(&now, 0, offsetof(struct error_parts, message));
@@ -38,7 +38,7 @@ void error_memory_report(const char *text)
   snprintf(memory_report, sizeof memory_report, "%s", text);
 }
 
-enum { MOST_NAME = 256 };                             /* bytes of a name that a text begins with */
+enum { MOST_NAME = 256 };                             /* longest "name" of fail_prefix, in bytes */
 
 void fail_prefix(const char *name)
 {

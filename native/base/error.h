@@ -1,8 +1,8 @@
-/* error.h - errors are values: a positive code (tycho.h) and one failure per thread.
+/* error.h - functions that can fail return TY_OK or a positive code (tycho.h); each thread keeps
+** one failure, with the text and its parts.
 **
-** `fail` starts a new failure; the fail_* functions add parts to the current one as it travels
-** up, and never overwrite a part that is already set, so that the place nearest to the mistake
-** wins.
+** `fail` starts a new failure. On the way up, callers add parts with the fail_* functions. A part
+** that is already set stays, so the caller nearest to the mistake wins.
 */
 #pragma once
 #include <stdarg.h>
@@ -16,27 +16,31 @@
 
 /* Starts a new failure of this thread. Returns code. */
 int  fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Puts a name in front of the text: "name: text". */
+/* Puts "name: " in front of the failure's text. */
 void fail_prefix(const char *name);
-/* Adds parts to the failure; NULL parts are skipped. */
+/* Adds the operator, the node and the script's line ("file.lua:12"). NULL parts are skipped. */
 void fail_node(const char *op, const char *node, const char *where);
+/* Adds the argument's name, what was expected and what came. NULL parts are skipped. */
 void fail_argument(const char *argument, const char *expected, const char *got);
-/* A failure that outlives its thread's next one (failure.c). */
+/* A copy of a failure, reference counted, that may be passed to other threads (failure.c). */
 struct failure;
-/* Copies this thread's failure, with one reference. */
+/* Copies this thread's failure. The caller owns one reference. */
 struct failure *failure_take(int code);
-/* Adds to the text of f, which no other thread has yet. */
+/* Appends to the text of f. Not thread safe: call it before another thread gets f. */
 void failure_add(struct failure *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds a reference. Returns f. */
 struct failure *failure_keep(struct failure *f);
-/* Returns a failure of the same parts that has not been reported. */
+/* Returns a new failure with the parts of f, which counts as not reported. Overwrites this thread's
+** failure. */
 struct failure *failure_again(const struct failure *f);
-void failure_drop(struct failure *f);                 /* NULL allowed */
-/* Returns whether f has been reported, or is an interruption that is over. */
+/* Drops a reference. NULL is allowed. */
+void failure_drop(struct failure *f);
+/* Returns whether f has been reported, or is an interruption (Ctrl-C) that has been cleared. */
 bool failure_reported(const struct failure *f);
-/* Counts f as reported without making it this thread's. */
+/* Counts f as reported without making it this thread's failure. */
 void failure_mark_reported(struct failure *f);
 /* Makes f this thread's failure, counts it as reported, and returns its code. An interruption that
-** is over becomes TY_ESTATE: what it stopped has no value. */
+** has been cleared becomes TY_ESTATE: the results of the stopped work are missing. */
 int  failure_report(struct failure *f);
-/* Sets the text in which the next TY_EMEMORY of this thread ends. */
+/* Sets the text that the next TY_EMEMORY of this thread ends with. */
 void error_memory_report(const char *text);

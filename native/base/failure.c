@@ -1,5 +1,5 @@
-/* failure.c - failures that outlive their thread's next one: a queue's thread hands them to the
-** thread that waits for its tasks.
+/* failure.c - reference-counted failures: a queue's thread passes them to the thread that waits for
+** its tasks.
 */
 #include <pthread.h>
 #include "base/base.h"
@@ -11,7 +11,7 @@ struct failure {
   int refs;
   /* Serial number of the report; 0 if not reported yet. */
   uint64_t reported;
-  /* Interruptions that were over when it happened. */
+  /* interrupt_epoch() when it happened. */
   uint64_t epoch;
   /* What `failure_anew` returned last, or NULL. Under anew_lock. */
   struct failure *anew;
@@ -19,12 +19,13 @@ struct failure {
 static pthread_mutex_t anew_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Reports so far; atomic. */
 static uint64_t nreported;
-/* Taken when there is no memory for a failure of its own. */
+/* Used by all threads when there is no memory for another failure. */
 static struct failure spare = { .refs = 1 << 30 };
 
 struct failure *failure_take(int code)
 {
-  const struct error_parts taken = *error_current(); /* an allocation that fails changes it */
+  /* copied first: an allocation that fails overwrites it */
+  const struct error_parts taken = *error_current();
   struct failure *f = NEW(struct failure);
   if (!f) {
     f = &spare;
@@ -41,7 +42,7 @@ void failure_add(struct failure *f, const char *format, ...)
 {
   va_list a;
   size_t n = strlen(f->parts.message);
-  if (f == &spare) return; /* many threads have it */
+  if (f == &spare) return; /* shared, never freed */
   va_start(a, format);
   number_format(f->parts.message + n, sizeof f->parts.message - n, format, a);
   va_end(a);
@@ -83,7 +84,7 @@ struct failure *failure_anew(struct failure *f, uint64_t moment)
 
 bool failure_is_interruption(const struct failure *f) { return f->parts.code == TY_EINTERRUPTED; }
 
-/* Returns whether Ctrl-C was dealt with since f: the flag has been cleared. */
+/* Returns whether f is an interruption and the flag has been cleared since. */
 static bool interruption_is_over(const struct failure *f)
 {
   return failure_is_interruption(f) && f->epoch != interrupt_epoch();

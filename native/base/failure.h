@@ -1,5 +1,6 @@
-/* failure.h - when failures were reported. A change in place that failed is void for tasks that are
-** submitted after the report, not for those before it, whenever they run.
+/* failure.h - when failures were reported. A change in place that failed counts as not done for
+** tasks submitted after the report of its failure; tasks submitted before it fail too, whenever
+** they run. A `moment` is the number of failures reported so far.
 */
 #pragma once
 #include <stdbool.h>
@@ -10,8 +11,8 @@ struct failure;
 uint64_t failures_reported(void);
 /* Returns whether f was among the first `moment` reported ones. */
 bool failure_reported_by(const struct failure *f, uint64_t moment);
-/* Returns a failure like f that is not among the first `moment` reported ones, the same one for all
-** moments before it is reported. A reference goes with it. */
+/* Returns a copy of f that is not among the first `moment` reported ones. Calls return the same
+** copy until it is reported. The caller owns a reference. */
 struct failure *failure_anew(struct failure *f, uint64_t moment);
-/* Returns whether f is an interruption of the past or the present. */
+/* Returns whether f is an interruption (Ctrl-C), cleared or not. */
 bool failure_is_interruption(const struct failure *f);

@@ -1,10 +1,11 @@
-/* file_kind.h - names files of other programs by their first bytes. */
+/* file_kind.h - recognises files of other programs by their first bytes, for error messages. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FILE_KIND_HEAD = 264 };                         /* bytes that distinguish the kinds */
+/* bytes at the start of a file that are enough */
+enum { FILE_KIND_HEAD = 264 };
 
-/* Returns what a file that begins with n bytes is, as the end of "this is ", and what reads it
-** where Tycho does; NULL: an unknown kind. */
+/* Returns text that completes "this is ...", with what reads such a file if Tycho can, for a file
+** that begins with these n bytes; NULL: an unknown kind. */
 const char *file_kind(const void *head, size_t n);

@@ -1,4 +1,4 @@
-/* folder.c - folders: made with those above them, kept from other users. */
+/* folder.c - makes folders, with their parents, and checks that they are private. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@ static int cannot_make(const char *path)
   return fail(TY_EIO, "cannot make the folder '%s': %s", path, strerror(errno));
 }
 
-/* Makes one folder. One that is there already stays as it is. */
+/* Makes one folder. One that exists stays as it is. */
 static int make_one(const char *path, mode_t mode)
 {
   struct stat st;
@@ -21,8 +21,8 @@ static int make_one(const char *path, mode_t mode)
   return cannot_make(path);
 }
 
-/* Checks that a folder belongs to this user alone: in a place that everybody may write to, anybody
-** can make it in advance. */
+/* Checks that a folder belongs to this user and is closed to others: where everyone may write
+** (/tmp), anyone could have made it in advance. */
 static int check_private(const char *path)
 {
   struct stat st;

@@ -1,4 +1,4 @@
-/* gate.c - see gate.h: counts what passes the doors, and says which call is to fail. */
+/* gate.c - see gate.h. */
 #include "base/gate.h"
 
 #ifdef TY_TORTURE
@@ -29,7 +29,7 @@ int64_t ty_torture(int gate, int64_t at, int lasting, int fault)
   return n;
 }
 
-/* -- streams: the C library calls these where it would call the system ------------------------- */
+/* -- streams: the C library calls these instead of the system ---------------------------------- */
 
 static int file_descriptor(void *fd) { return (int)(intptr_t)fd; }
 
@@ -47,8 +47,8 @@ static ssize_t read_some(void *fd, char *to, size_t n)
   return admitted < 0 ? -1 : read(file_descriptor(fd), to, (size_t)admitted);
 }
 
-/* Writes for a stream. The C library takes a short count for a failure, and 0 for one where others
-** return -1. */
+/* Writes for a stream. A failure is a return value of 0, unlike that of write(2); the C library
+** treats a short count as one too. */
 static ssize_t write_some(void *fd, const char *from, size_t n)
 {
   const ssize_t admitted = bytes_admitted(n);
@@ -78,7 +78,7 @@ FILE *gate_stream(int fd, const char *mode)
       (cookie_io_functions_t){ read_some, write_some, seek_to, close_it });
 }
 #else
-typedef int gate_unused;                               /* C wants a declaration */
+typedef int gate_unused;                               /* a translation unit must not be empty */
 #endif
 
 #ifdef TY_COUNTS
@@ -88,6 +88,6 @@ void __gcov_reset(void);
 void gate_counts(void)
 {
   __gcov_dump();
-  __gcov_reset(); /* or the next counts would not be written */
+  __gcov_reset(); /* a dump is written once unless counters are reset */
 }
 #endif

@@ -1,11 +1,11 @@
-/* interrupt.c - the flag by which Ctrl-C stops whatever runs. */
+/* interrupt.c - see interrupt.h. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include "base/base.h"
 
 static int interrupt, watchers;
-static uint64_t epoch; /* grows when the flag is cleared */
+static uint64_t epoch; /* atomic: how often the flag has been cleared */
 static struct sigaction before;
 static pthread_mutex_t watch = PTHREAD_MUTEX_INITIALIZER;
 

@@ -1,9 +1,9 @@
-/* intrinsics.h - the instructions that loops of one instruction set use by name, for files in
-** folders `isa`.
+/* intrinsics.h - compiler intrinsics for files in folders `isa`.
 **
-** GCC's immintrin.h declares those of all processors in a quarter of a second, which is most of the
-** time for some of these files. The headers that it reads are the same in GCC 12 to 14, and take
-** its word that they were not included by others; any other compiler gets them all.
+** GCC's immintrin.h declares those of all processors and takes a quarter of a second, most of the
+** compile time of some of these files. For GCC 12 to 14, which have the same set of headers, only
+** the needed ones are included; they demand that _IMMINTRIN_H_INCLUDED is defined. Other compilers
+** include immintrin.h.
 */
 #pragma once
 

@@ -1,11 +1,12 @@
-/* laws.h - random numbers of the distributions, shared by C and CUDA. Each is a function of (seed,
-** counter, node, element) alone, over the words of base/philox.h.
+/* laws.h - random numbers of distributions, shared by C and CUDA. Each number is a function of
+** (seed, counter, node, element) alone, made from the words of base/philox.h.
 **
-** Standard variates use +, -, *, / and square roots of doubles only, uncontracted, so that all
+** Standard variates use only +, -, *, / and square roots of doubles, never contracted, so that all
 ** machines give equal bits: uniform on [0, 1), normal (mean 0, deviation 1: Box and Muller's
-** cosine, from 52 + 52 bits), exponential (mean 1: minus the logarithm of 52 bits). The others
-** reject, and agree in distribution: gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS);
-** both negative binomial laws are Poisson numbers with a gamma distributed mean. */
+** cosine, from 52 + 52 bits), exponential (mean 1: minus the logarithm of 52 bits). The other laws
+** use rejection, and machines agree in distribution only: gamma by Marsaglia and Tsang 2000,
+** Poisson by Hoermann 1993 (PTRS); both negative binomial laws are Poisson numbers with a gamma
+** distributed mean. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -34,7 +35,7 @@ TY_DEVICE_FN uint64_t law_bits_of(double d)
   return b;
 }
 
-/* Returns a whole number below 2^52 as a double. */
+/* Returns n, below 2^52, as a double. */
 TY_DEVICE_FN double law_whole(uint64_t n)
 {
   return law_double_of(0x4330000000000000u | n) - 0x1p52;
@@ -116,7 +117,7 @@ struct element_stream {
   struct rng_key key;
   uint64_t element;                                   /* 2^40 more in each later block */
   struct philox p;                                    /* the current block of four words */
-  int used;                                           /* words of it that are taken, 0 .. 4 */
+  int used;                                           /* words of `p` used so far, 0 .. 4 */
 };
 
 /* Returns the sequence of an element from its first word on. */
@@ -164,7 +165,7 @@ TY_DEVICE_FN double law_gamma(struct element_stream *s, double alpha, double bet
     double x = law_box_muller(s), v = 1 + k * x;
     if (v <= 0) continue;
     v = v * v * v;
-    double u = 1 - law_unit(s); /* the first test implies the second, which takes logarithms */
+    double u = 1 - law_unit(s); /* the first test implies the second one, and needs no logarithms */
     if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v))
       return boost * d * v * beta;
   }
@@ -234,8 +235,8 @@ TY_DEVICE_FN uint64_t law_below(struct element_stream *s, uint64_t span)
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
-/* LAW_valid(a, b) returns whether a law is defined for these parameters and a number of it takes
-** finite time. b is 0 where the law has one parameter. */
+/* LAW_valid(a, b) returns whether a law is defined for these parameters and drawing a number ends.
+** b is 0 for laws of one parameter. */
 TY_DEVICE_FN bool law_uniform_valid(double a, double b) { return a <= b && isfinite(b - a); }
 TY_DEVICE_FN bool law_normal_valid(double a, double b) { return b >= 0; }
 TY_DEVICE_FN bool law_exponential_valid(double a, double b) { return a > 0; }

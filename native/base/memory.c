@@ -1,6 +1,6 @@
-/* memory.c - allocation on the host, counted and limited; arenas; how many objects are alive.
+/* memory.c - host allocation, counted and limited; arenas; counts of live objects.
 **
-** Nothing here knows devices: the bytes of tensors are counted by device/blocks.c.
+** The bytes of tensors are not counted here, but by device/blocks.c.
 */
 #include <malloc.h>
 #include "base/base.h"
@@ -8,7 +8,7 @@
 #include "base/small.h"
 #include "base/system.h"
 
-/* smaller blocks are never refused on behalf of the limit */
+/* bytes: the limit applies to blocks of this size and more */
 enum { SMALL = 65536 };
 
 int64_t mem_bytes(void) { return small_counted(); }
@@ -43,7 +43,7 @@ static bool is_within_limit(size_t bytes)
   return bytes < SIZE_MAX / 2 && (bytes < SMALL || !limit || mem_bytes() + (int64_t)bytes <= limit);
 }
 
-/* Takes zeroed memory that was kept, or the system's. */
+/* Returns zeroed memory: a kept block (small.h), or a new one from the system. */
 static void *take_zeroed(size_t bytes)
 {
   void *p = small_take(bytes);
@@ -85,8 +85,8 @@ void *mem_lines(size_t bytes)
   return memset(p, 0, bytes);
 }
 
-/* Moves a block of `old` usable bytes to a larger one. realloc would take that from the system, and
-** more would be kept with each one that is freed. */
+/* Moves a block of `old` usable bytes to a larger one, which may be a kept block. With realloc each
+** larger block would come from the system, and the kept ones would only become more. */
 static void *move_small(void *p, size_t old, size_t bytes)
 {
   if (bytes <= old) return p;
@@ -137,12 +137,12 @@ bool grow_array(void **p, int n, int *cap, size_t size)
   return true;
 }
 
-/* bytes of an arena's largest blocks, of which the last one is half empty */
+/* bytes of an arena's largest blocks: on average half of the last one is unused */
 enum { ARENA_BLOCK = 16384 };
 
-/* Blocks double in size up to 16 KB, so that a small graph costs one kilobyte and a large one
-** few blocks. What is larger than the next one has a block of its own, after the one that is
-** being filled. Texts need no alignment: they fill a block from its end, and none is padded. */
+/* Blocks double in size up to ARENA_BLOCK, so that a small graph costs one kilobyte and a large one
+** few blocks. Memory larger than the next block gets a block of its own, put after the one that is
+** being filled. Texts need no alignment: they fill a block from its end, without padding. */
 struct arena_block {
   struct arena_block *next;
   size_t used, end, size;

@@ -1,4 +1,5 @@
-/* names.c - see names.h. Open addressing; entries of one name are a chain. */
+/* names.c - see names.h. The hash table has one slot per name (open addressing); entries of the
+** same name are linked by `next`. */
 #include "base/names.h"
 #include "base/base.h"
 
@@ -14,7 +15,7 @@ uint32_t name_hash(const char *s)
   return h;
 }
 
-/* Returns the chain of a name, or the free slot where it belongs. */
+/* Returns the slot of a name, or the free one where it belongs. */
 static int *find_slot(const struct names *x, const char *name)
 {
   uint32_t mask = (uint32_t)x->slots - 1, h = name_hash(name) & mask;

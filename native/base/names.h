@@ -1,5 +1,5 @@
-/* names.h - an index over a list of entries that begin with their name: finding one takes the same
-** time however long the list is. */
+/* names.h - a hash index over an array of entries, each of which begins with a pointer to its
+** name. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -9,18 +9,24 @@ uint32_t name_hash(const char *name);                 /* FNV-1a (Fowler, Noll, V
 struct names {
   const char *entry;                                  /* borrowed */
   size_t stride;
-  int n;                                              /* entries */
-  int slots;                                          /* of the hash table; a power of two */
-  int *slot;                                          /* first entry of a name; -1: free */
-  int *next;                                          /* next entry of the same name; -1: none */
-  int *turn; /* first entries: the next for names_take; -1 */
+  int n;                                              /* number of entries */
+  int slots;                                          /* size of the hash table, a power of two */
+  /* per slot: first entry of a name; -1: free */
+  int *slot;
+  /* per entry: next one of that name; -1: none */
+  int *next;
+  /* per first entry of a name: what names_take returns next; -1: nothing is left */
+  int *turn;
 };
 
-/* Makes an index; entries without a name (NULL) are left out. If it fails, nothing is to be
-** freed. */
+/* Makes an index of n entries, `stride` bytes apart, which are borrowed. Entries whose name is NULL
+** are left out. If it fails, nothing has to be freed. */
 int  names_index(struct names *x, const void *entries, size_t stride, int n);
 void names_done(struct names *x);
-int  names_first(const struct names *x, const char *name);  /* an entry, -1: there is none */
-int  names_next(const struct names *x, int entry);          /* -1: that was the last */
-/* Returns the first entry of a name, at the next call the second and so on; -1: all were given. */
+/* Returns the first entry of a name; -1: there is none. */
+int  names_first(const struct names *x, const char *name);
+/* Returns the next entry with the same name; -1: that was the last. */
+int  names_next(const struct names *x, int entry);
+/* Returns the first entry of a name, at the next call the second, and so on; -1: there are no
+** more. */
 int  names_take(struct names *x, const char *name);

@@ -2,7 +2,7 @@
 #include <locale.h>
 #include "base/base.h"
 
-/* Returns the locale "C", 0 where the system has none: then the program's own counts. */
+/* Returns the locale "C"; 0 if it cannot be made: the program's own locale is used then. */
 static locale_t c_locale(void)
 {
   static locale_t made;

@@ -1,12 +1,13 @@
 /* parallel.c - loops over the cores of the queue threads' teams; the only file that uses OpenMP
 ** (and does without under TY_NO_OPENMP, for ThreadSanitizer, which cannot see into that runtime).
 **
-** A queue thread calls parallel_queue once. Its regions then have cores / CPU queues opened
-** members; any other thread, and a member of a region that asks again, does all the work itself.
+** A queue's thread calls parallel_queue once. Its regions then have (cores / CPU queues opened)
+** members. Any other thread, and a member that opens a region inside another, does all the work
+** itself.
 **
-** The members are threads of our own (team.h), which a loop does not wait for before they
-** begin. Those of oneDNN are OpenMP's. Threads of both kinds would take the cores from each other,
-** so a queue that lets oneDNN use several has its own regions on OpenMP's threads, too.
+** Members are threads of our own (team.h): a loop does not wait for them to begin. oneDNN uses
+** OpenMP's threads. Threads of both kinds would compete for the cores, so after a queue has let
+** oneDNN use several, its own regions run on OpenMP's threads for a while, too.
 */
 #include <sched.h>
 #include <unistd.h>
@@ -19,10 +20,11 @@
 #include <omp.h>
 #endif
 
-static __thread bool queue_thread;                    /* parallel_queue has said so */
+static __thread bool queue_thread;                    /* set by parallel_queue */
 static __thread bool inside;                          /* this thread is a member of a region */
 static __thread int member, members = 1;
-static int chosen;                                    /* threads; 0: not decided yet */
+/* cores of this process; 0: not decided yet */
+static int chosen;
 
 static int count_cores(void)
 {
@@ -31,7 +33,7 @@ static int count_cores(void)
   return sched_getaffinity(0, sizeof set, &set) ? 1 : MAX(CPU_COUNT(&set), 1);
 }
 
-/* Returns whether the launcher gave this process fewer cores than it has itself. */
+/* Returns whether the launcher has bound this process to fewer cores than it itself may use. */
 static bool is_bound(int own)
 {
   cpu_set_t set;
@@ -39,9 +41,9 @@ static bool is_bound(int own)
   return !sched_getaffinity(getppid(), sizeof set, &set) && CPU_COUNT(&set) > own;
 }
 
-/* Returns how many of the process's own cores it uses: ranks of MPI that no launcher has bound
-** divide their host's cores. The variables of OpenMPI, MPICH and Slurm begin with the number of
-** ranks on this host. */
+/* Returns how many of its cores the process uses: MPI ranks that their launcher has not bound share
+** those of the host. OpenMPI, MPICH and Slurm set variables that begin with the number of ranks on
+** this host. */
 static int share_cores(int own)
 {
   static const char *const variables[] = { "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS",
@@ -61,7 +63,7 @@ static int choose_threads(void)
   return n > 0 ? (int)MIN(n, 1024) : share_cores(count_cores());
 }
 
-/* Returns the most threads that this process may ever use, by which scratch per member is sized. */
+/* Returns the most threads that this process may ever use; scratch per member is sized by it. */
 static int max_threads(void)
 {
   static int most;
@@ -89,7 +91,7 @@ int ty_threads(int n)
 
 /* -- teams ------------------------------------------------------------------------------------- */
 
-/* A team outlives the thread that uses it, and is used by the next one. */
+/* A team outlives its thread, and another thread reuses it. */
 struct kept_team { struct team *team; struct kept_team *next; bool taken; };
 static struct kept_team *teams;
 static pthread_mutex_t teams_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -148,7 +150,7 @@ static int queues; /* of CPUs, opened so far */
 
 void parallel_add_queue(void) { __atomic_add_fetch(&queues, 1, __ATOMIC_RELAXED); }
 
-/* Returns the members that a region of this thread has. */
+/* Returns how many members a region of this thread has. */
 static int team_threads(void)
 {
   return MAX(1, get_threads() / MAX(1, __atomic_load_n(&queues, __ATOMIC_RELAXED)));
@@ -180,10 +182,10 @@ int parallel_alone(int (*run)(void *), void *context)
 
 int parallel_most(void) { return max_threads(); }
 
-/* Regions on OpenMP's threads after a call of oneDNN that used several: more than a network has
-** between two such calls. */
+/* Regions that run on OpenMP's threads after a call of oneDNN that used several: more than a
+** network has between two such calls. */
 enum { LIBRARY_REGIONS = 256 };
-static __thread int library_regions;                  /* that are left */
+static __thread int library_regions;                  /* of these, still to come */
 
 void parallel_library_set(int threads)
 {
@@ -201,8 +203,8 @@ void parallel_library(void)
 #endif
 }
 
-/* A member goes through its share of the chunks in order, then helps others with theirs: a core
-** may be slow, or busy. */
+/* A member runs its share of the chunks in order, and then chunks of other members' shares, whose
+** cores may be slow or busy. */
 enum { SHARES = 64 };
 struct share { _Alignas(64) int64_t next; int64_t end; };
 struct loop {
@@ -250,8 +252,8 @@ static void loop_split(struct loop *l, int team_size)
   }
 }
 
-/* Runs a loop on OpenMP's threads. They meet before OpenMP's own barrier, which ends in a system
-** call after some microseconds: to be woken from it takes longer than most regions. */
+/* Runs a loop on OpenMP's threads. They wait for each other before OpenMP's own barrier, which
+** sleeps in the system after some microseconds: waking up takes longer than most regions. */
 static void library_run(struct loop *l)
 {
 #ifndef TY_NO_OPENMP
@@ -291,8 +293,8 @@ static void loop_run(int64_t n, int64_t grain, parallel_fn body, void *context, 
     team_run(own->team, count, (int)MIN(l.chunks, count) - 1, loop_work, &l);
 }
 
-/* Returns the units of ns nanoseconds that make a chunk of n. A quotient that is whole but for its
-** last bits counts as whole. */
+/* Returns how many of n units, of ns nanoseconds each, make a chunk. A quotient that differs from a
+** whole number only in its last bits counts as whole. */
 static int64_t loop_grain(int64_t n, double ns)
 {
   const double grain = PARALLEL_CHUNK_NS / ns + 1e-9;

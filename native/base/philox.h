@@ -1,12 +1,11 @@
 /* philox.h - counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11), shared by C and
 ** CUDA.
 **
-** Keyed by (seed, the device's draw counter, node, element): element i of node n in draw c under
-** seed s is always the same number, on any thread count and device. One call gives four 32-bit
-** words for one element.
+** A number is a function of (seed, the device's draw counter, node, element), the same with any
+** number of threads and on any device. One call gives four 32-bit words of one element.
 */
 #pragma once
-#ifndef __CUDACC_RTC__                               /* whose prelude has the types */
+#ifndef __CUDACC_RTC__                               /* its prelude defines these types */
 #include <stdint.h>
 #endif
 #ifndef TY_DEVICE_FN

@@ -1,7 +1,7 @@
 /* small.c - see small.h.
 **
-** A thread has two chains for each size: it takes from and adds to one, and the other is full or
-** absent, so that a thread at the edge of a chain does not go to the common list each time.
+** A thread has two chains per size. It takes from and adds to one; the other is full or absent. So
+** a thread that alternates at a chain's end does not go to the common list each time.
 */
 #include <pthread.h>
 #include <stdint.h>
@@ -23,10 +23,10 @@ enum { KEEPS = 1 };
 enum { KEEPS = 1 };
 #endif
 
-/* Sizes are 24, 40, 56 ... bytes: what glibc gives without a remainder. */
+/* Sizes are 24, 40, 56 ... bytes: the usable sizes of glibc's blocks. */
 enum { LEAST = 24, STEP = 16, SIZES = 32, MOST = LEAST + STEP * (SIZES - 1) };
 enum { CHAIN = 64 };                                  /* blocks of a full chain */
-/* Bytes in the common list, at most: twice the arrays of a cycle of LuaJIT's collector. */
+/* Most bytes in the common list: twice the arrays that a cycle of LuaJIT's collector frees. */
 static const size_t MOST_KEPT = 16 << 20;
 
 /* A block that is kept. */
@@ -39,8 +39,8 @@ struct chains {
   struct small *open[SIZES];                          /* the chain it takes from and adds to */
   struct small *full[SIZES];                          /* one more, of CHAIN blocks; NULL: none */
   uint8_t n[SIZES];                                   /* blocks of `open` */
-  int64_t bytes;                                      /* counted, and not in `counted` yet */
-  bool ends;                                          /* the thread's end gives all this back */
+  int64_t bytes;                                      /* not yet added to `counted` */
+  bool ends;                                          /* end_thread will run when the thread ends */
 };
 static _Thread_local struct chains own;
 
@@ -52,7 +52,8 @@ static struct {
 } common = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static pthread_key_t thread_end;
 
-enum { MOST_OWN = 1 << 16 };                          /* bytes that a thread counts by itself */
+/* bytes that a thread may not have added yet */
+enum { MOST_OWN = 1 << 16 };
 static int64_t counted;
 
 static size_t size_of(int i) { return LEAST + STEP * (size_t)i; }
@@ -79,7 +80,7 @@ static void free_chain(struct small *b)
   }
 }
 
-/* Gives a full chain to all threads, or frees it where they have enough. */
+/* Adds a full chain to the common list, or frees it if that has enough. */
 static void give_chain(int i, struct small *chain)
 {
   const size_t bytes = CHAIN * size_of(i);
@@ -118,7 +119,7 @@ bool small_release(void)
   return any;
 }
 
-/* Frees what the thread that ends has kept. Others that run at its end may keep blocks again. */
+/* Frees what an ending thread has kept. Destructors that run later may keep blocks again. */
 static void end_thread(void *chains)
 {
   struct chains *c = chains;
@@ -135,7 +136,7 @@ __attribute__((constructor)) static void make_key(void)
   pthread_key_create(&thread_end, end_thread);
 }
 
-/* Returns whether the thread's end will give back what it has. */
+/* Makes end_thread run when the thread ends. Returns false if that is not possible. */
 static bool watch_end(struct chains *c)
 {
   if (!c->ends) c->ends = !pthread_setspecific(thread_end, c);
@@ -168,7 +169,7 @@ void *small_take(size_t bytes)
   struct small *b = c->open[i];
   c->open[i] = b->next;
   c->n[i]--;
-  for (size_t at = 0; b->next && at < bytes; at += ALIGN) /* the next block left the caches */
+  for (size_t at = 0; b->next && at < bytes; at += ALIGN) /* prefetch: it has left the caches */
     __builtin_prefetch((char *)b->next + at, 1);
   return memset(b, 0, bytes < LEAST ? LEAST : bytes);
 }

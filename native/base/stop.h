@@ -1,21 +1,23 @@
-/* stop.h - kernels that end before their work is done when Ctrl-C asks.
+/* stop.h - lets kernels end early after Ctrl-C.
 **
-** The caller of a kernel sets what may be stopped (stop_set); its thread and its team's threads
-** ask between pieces of long work (stop_wanted, parallel_for_stoppable). If one has stopped, the
-** call fails as interrupted. A piece that is left out must do no harm to the rest of the kernel:
-** it writes numbers of results and of scratch, never indices, sizes or what is kept for later
+** The caller of a kernel declares that it may be stopped (stop_set). The kernel's threads ask
+** between pieces of long work (stop_wanted, parallel_for_stoppable). If one of them has stopped,
+** the call fails as interrupted. Skipping a piece must not harm the rest of the kernel: a piece may
+** only write numbers of results and of scratch, never indices, sizes or state kept for later
 ** calls. */
 #pragma once
 #include <stdbool.h>
 
 struct stop {
-  bool (*may)(const void *call);                      /* asked once there is an interruption */
+  bool (*may)(const void *call);                      /* called after an interruption */
   const void *call;
   int stopped;                                        /* atomic */
 };
 
-/* Makes s, or with NULL nothing, what this thread may stop; returns what was before. */
+/* Sets what this thread may stop (NULL: nothing). Returns the previous value, for setting it
+** back. */
 struct stop *stop_set(struct stop *s);
+/* Returns what this thread may stop; NULL: nothing. */
 struct stop *stop_now(void);
-/* Returns whether to end now, without the rest. */
+/* Returns whether to end now and skip the remaining work. */
 bool stop_wanted(void);

@@ -1,4 +1,4 @@
-/* stream_copy.c - see stream_copy.h. Elsewhere than on x86-64 it is memcpy. */
+/* stream_copy.c - see stream_copy.h. On processors other than x86-64 it is memcpy. */
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -6,7 +6,8 @@
 #include "base/stream_copy.h"
 #include "base/system.h"
 
-/* Returns the bytes of the last cache that a core reaches; sysconf has the sum over a processor. */
+/* Returns the bytes of the last-level cache that one core uses; sysconf gives the sum over a
+** processor. */
 static int64_t last_cache(void)
 {
   long kib = 0;

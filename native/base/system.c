@@ -13,7 +13,7 @@
 #include "base/gate.h"
 #include "base/system.h"
 
-/* Returns whether a call of the system is to fail; errno says with what. */
+/* Returns whether the call must fail, with errno set. */
 static bool gate_refuses(void)
 {
   const int fault = gate_fault(GATE_SYSTEM);
@@ -131,8 +131,8 @@ int sys_protect(void *pages, size_t bytes, int access)
   return gate_fault(GATE_MEMORY) ? -1 : mprotect(pages, bytes, access);
 }
 
-/* Reserves the pages for our deepest calls while nothing can be lost: the stack of the first thread
-** grows as it is used, and where it cannot, a signal ends the process. */
+/* Touches as much stack as our deepest calls need, at start-up, when nothing can be lost: the stack
+** of the main thread grows as it is used, and if it cannot, a signal ends the process. */
 __attribute__((constructor, noinline)) static void reserve_stack(void)
 {
   enum { RESERVE = 1 << 20 };
@@ -211,7 +211,8 @@ void sys_wake(const uint32_t *word, int n)
   syscall(SYS_futex, word, FUTEX_WAKE_UP, n, NULL, NULL, 0);
 }
 
-/* Opens a library. Where the gate refuses, a name that does not exist gives dlerror its text. */
+/* Opens a library. If the gate refuses, it tries a name that does not exist, so that dlerror has a
+** text. */
 void *sys_dlopen(const char *name, int flags)
 {
   return dlopen(gate_refuses() ? "/nowhere" : name, flags);

@@ -1,5 +1,5 @@
-/* team.c - the threads of a team: they look for work for a moment, then yield the core between
-** looks, then sleep.
+/* team.c - see team.h. An idle thread polls for work for a while, then yields its core between
+** polls, then sleeps.
 */
 #include <limits.h>
 #include <sched.h>
@@ -8,15 +8,16 @@
 #include "base/system.h"
 #include "base/team.h"
 
-/* Measured on guests of two cores (Intel, Zen 4), 2026-11: most steps of a network follow the one
-** before within these times, and to be woken takes 20 to 60 us. */
+/* Measured on virtual machines of two cores (Intel, Zen 4), 2026-11: most steps of a network follow
+** the previous one within these times, and waking a thread takes 20 to 60 us. */
 enum {
-  SPIN_NS  = 20000,  /* a thread without work looks for it and pauses the core */
-  YIELD_NS = 200000, /* and looks on, but gives the core to any other thread */
-  POLLS    = 16      /* looks between two readings of the clock */
+  SPIN_NS  = 20000,  /* an idle thread polls with pause instructions */
+  YIELD_NS = 200000, /* then it polls and yields the core in between */
+  POLLS    = 16      /* polls between two readings of the clock */
 };
 
-#define OPEN (1u << 31) /* bit of `entry` while threads may begin; the others count those at work */
+/* bit of `entry`: threads may begin; its other bits count the threads at work */
+#define OPEN (1u << 31)
 
 struct helper { struct team *team; pthread_t thread; int member; };
 
@@ -24,9 +25,9 @@ struct team {
   team_fn body;
   void *context;
   int members;
-  int started;                  /* threads; fewer than members - 1 if the system gave no more */
+  int started;                  /* threads; fewer than members - 1 if the system refused more */
   int closing;                  /* atomic */
-  _Alignas(64) uint32_t posted; /* atomic: number of calls of team_run; threads sleep on it */
+  _Alignas(64) uint32_t posted; /* atomic: calls of team_run so far; threads sleep on this word */
   int sleeping;                 /* atomic: threads that sleep, or are about to */
   uint32_t call;                /* number of the call that `entry` is of; written when no thread is
                                    at work */
@@ -54,7 +55,7 @@ static int64_t clock_ns(void)
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Looks whether *word still has the value for SPIN_NS + YIELD_NS. Returns whether it has not. */
+/* Polls *word for up to SPIN_NS + YIELD_NS. Returns whether its value has changed. */
 static bool watch_word(const uint32_t *word, uint32_t value)
 {
   int64_t begin = 0, now = 0;
@@ -72,7 +73,7 @@ static bool watch_word(const uint32_t *word, uint32_t value)
 
 void team_meet(uint32_t *missing)
 {
-  enum { SPINS = 500, YIELDS = 400 };                   /* looks */
+  enum { SPINS = 500, YIELDS = 400 };                   /* polls */
   __atomic_sub_fetch(missing, 1, __ATOMIC_RELEASE);
   for (int i = 0; i < SPINS + YIELDS && __atomic_load_n(missing, __ATOMIC_ACQUIRE); i++)
     if (i < SPINS)
@@ -83,7 +84,7 @@ void team_meet(uint32_t *missing)
 
 /* -- the team's threads ------------------------------------------------------------------------ */
 
-/* Waits until team_run has been called since the call number `seen`. Returns the newest number. */
+/* Waits for a call of team_run after number `seen`. Returns the number of the newest one. */
 static uint32_t helper_wait(struct team *t, uint32_t seen)
 {
   if (!watch_word(&t->posted, seen)) {
@@ -94,7 +95,7 @@ static uint32_t helper_wait(struct team *t, uint32_t seen)
   return __atomic_load_n(&t->posted, __ATOMIC_ACQUIRE);
 }
 
-/* Enters the current call of team_run. Returns false if it takes no more threads. */
+/* Joins the current call of team_run. Returns false if it takes no more threads. */
 static bool helper_enter(struct team *t)
 {
   uint32_t entry = __atomic_load_n(&t->entry, __ATOMIC_RELAXED);
@@ -149,7 +150,7 @@ static void team_dismiss(struct team *t)
   STORE(t->closing, 0);
 }
 
-/* Starts the threads of a team of `members`, as many as the system gives. */
+/* Starts the threads of a team of `members`, or as many as the system allows. */
 static void team_recruit(struct team *t, int members)
 {
   if (t->members > 1) team_dismiss(t);

@@ -1,7 +1,7 @@
-/* team.h - threads that help another one with work that they share.
+/* team.h - a team of threads that share the work of one caller.
 **
-** A call of team_run never waits for a thread that has not begun: one that sleeps, or whose core is
-** taken, costs nothing but its help.
+** team_run never waits for a thread that has not begun: if one sleeps or its core is busy, the
+** others do its work.
 */
 #pragma once
 #include <stdint.h>
@@ -9,15 +9,15 @@
 typedef void (*team_fn)(int member, void *context);
 
 struct team;
-/* Makes a team of at most `most` members, without threads: they start with the first team_run.
-** Returns NULL if there is no memory for it. */
+/* Makes a team of at most `most` members. Its threads start with the first team_run. Returns NULL
+** if out of memory. */
 struct team *team_new(int most);
-/* Calls body as member 0, and once each as members 1 to `members` - 1 in those of the team's
-** threads that come before that call returns. Returns after all of these calls. The call of member
-** 0 has to do what is left, all of it if no thread comes. helpers: threads that there is work for;
-** sleeping ones are woken for it. One thread at a time uses a team. */
+/* Calls body(0, context) in the caller. Threads of the team that arrive before that call returns
+** call it as members 1 to `members` - 1, once each. Returns after all these calls. Since no thread
+** may arrive, member 0 has to go on until all work is done. helpers: how many threads there is work
+** for; that many are woken if they sleep. One thread at a time may use a team. */
 void team_run(struct team *t, int members, int helpers, team_fn body, void *context);
-/* Subtracts one from *missing, then waits a moment for it to become 0. */
+/* A barrier: subtracts one from *missing, then waits, for a short time only, until it is 0. */
 void team_meet(uint32_t *missing);
-/* Ends the threads and frees the team. NULL is allowed. */
+/* Ends the threads and frees the team. NULL is allowed. No team_run may be in progress. */
 void team_free(struct team *t);

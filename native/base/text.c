@@ -1,4 +1,4 @@
-/* text.c - texts that grow, shapes in words, and how near one name is to another. */
+/* text.c - see text.h. */
 #include <ctype.h>
 #include "base/base.h"
 
@@ -69,15 +69,14 @@ const char *text_shape(const ty_desc *d, char *buffer, size_t size)
   return buffer;
 }
 
-/* Returns the edit distance with neighbouring letters swapped as one step. Another case of the same
-** letter costs a quarter, a separator a half, so that "fullyconnected" and "fully_connected" are
-** near "FullyConnected". */
+/* Returns the cost of replacing letter a by b: a quarter if only their case differs. */
 static double edit_cost(char a, char b)
 {
   if (a == b) return 0;
   return tolower((unsigned char)a) == tolower((unsigned char)b) ? 0.25 : 1;
 }
 
+/* Returns the cost of a letter that only one name has: a half for a separator. */
 static double name_gap(char c) { return c == '_' || c == '-' || c == ' ' ? 0.5 : 1; }
 
 double name_distance(const char *a, const char *b)

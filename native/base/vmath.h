@@ -229,7 +229,7 @@ static inline float log10_f32(float x) { return log_by(x, 0.43429448190325182765
 static inline double log1p_half(double x) /* x > -1 */
 {
   double u = 1.0 + x;
-  return log_half(u) + (x - (u - 1.0)) / u; /* what the sum has lost */
+  return log_half(u) + (x - (u - 1.0)) / u; /* what rounding u has dropped */
 }
 
 static inline float log1p_f32(float x)
@@ -270,7 +270,7 @@ static inline double sigmoid_f64(double x)
   uint64_t n;
   double lost, p = exp_wide(x < 0 ? x : -x, &lost, &n), e = scale_by(p, n);
   double y = (x < 0 ? e : 1.0) / (1.0 + e),
-         rest = lost * (2.0 - p); /* relative: 1 / p is nearly 2 - p */
+         rest = lost * (2.0 - p); /* relative to y: 1 / p is nearly 2 - p */
   return x < 0 ? y + y * (rest / (1.0 + e)) : y;
 }
 
@@ -306,7 +306,7 @@ static inline double softrelu_f64(double x)
 
 /* -- sin, cos, erf ----------------------------------------------------------------------------- */
 
-/* up to here two parts of pi / 2 are enough for float32 */
+/* largest |x| that two parts of pi / 2 reduce exactly enough for float32 */
 enum { TURN_LIMIT = 100000 };
 
 /* Returns the sine of x plus `quarter` quarter turns: 0 is the sine of x, 1 its cosine.
@@ -377,9 +377,10 @@ static inline float normcdf_f32(float x)
   return keep_nan(x, x < 0 ? tail : 1.0f - tail);
 }
 
-/* -- element by element, through the C library
-** ---------------------------------------------------------------- float32 in float64; where the
-** library's float64 is off by more than two units, float64 in long double. */
+/* -- through the C library, one element at a time ---------------------------------------------- */
+
+/* float32 is computed in float64. float64 is computed in long double where the library's float64 is
+** off by more than two units in the last place. */
 
 static inline float sqrt_f32(float x) { return sqrtf(x); }
 #define VIA_DOUBLE(f, call) static inline float f##_f32(float x) { return (float)call((double)x); }

@@ -1,5 +1,5 @@
-/* whole_file.c - a file's bytes at once. A file that says its size takes that much; one that does
-** not, a pipe, or that grows meanwhile, up to twice.
+/* whole_file.c - see whole_file.h. Memory is a file's size, or up to twice the bytes read if the
+** size is unknown (a pipe) or the file grows meanwhile.
 */
 #include <errno.h>
 #include <sys/stat.h>

@@ -1,12 +1,11 @@
 /* comm.c - groups of ranks (ty_comm_*): sums and broadcasts of arrays as tasks.
 **
-** A group has a queue of its own, so that messages travel while kernels run; the tickets of arrays
-** keep the order, and all ranks, which run one script, submit the same tasks in the same order. Of
-** the sums that are ready on all ranks, the one of the highest priority goes on, block by block, so
-** that an urgent one waits for one block at most.
-** A process is a rank of one group over MPI (opened once, left when the process ends), has several
-** ranks of a group of threads, or one for each of its devices in a group of devices. The last have
-** one queue for all groups (device/collective.h).
+** Each group has its own queue, so that messages travel while kernels run. Tickets of arrays order
+** its tasks with others. All ranks run one script, and so submit the same tasks in the same order.
+** Of the sums that are ready on all ranks, the one of the highest priority advances block by block,
+** so that a more urgent one waits for one block at most. A process is one rank of the group over
+** MPI (opened once, left when the process ends), has several ranks of a group of threads, or one
+** rank per device in a group of devices. All groups of devices share a queue (device/collective.h).
 */
 #include <pthread.h>
 #include <signal.h>
@@ -23,7 +22,7 @@
 enum {
   BEAT_S  = 1,  /* between two heartbeats */
   START_S = 25, /* until all ranks must have started */
-  ABORT_S = 5   /* that the other ranks have to end after an abort */
+  ABORT_S = 5   /* for the other ranks to end after an abort */
 };
 
 struct ty_comm {
@@ -31,17 +30,17 @@ struct ty_comm {
   struct comm_world *world;
   int queue, refs;
   int local;                     /* ranks of this process */
-  bool for_ever;                 /* the group over MPI: never freed */
-  struct comm_buffer scratch[3]; /* of sums; of the queue's thread */
-  struct comm_buffer notice;     /* of message_agree; of the queue's thread */
-  int64_t number;                /* of the next message; of the thread that submits */
+  bool for_ever;                 /* it is the group over MPI, which is never freed */
+  struct comm_buffer scratch[3]; /* for sums; used by the queue's thread */
+  struct comm_buffer notice;     /* for message_agree; used by the queue's thread */
+  int64_t number;                /* of the next message; used by the submitting thread */
   /* Statistics, atomic. */
   int64_t bytes, ns, messages;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ty_comm *mpi;                /* the group over MPI; under the lock */
-static ty_comm *taken[COMM_QUEUES]; /* the group that has the queue; under the lock */
+static ty_comm *taken[COMM_QUEUES]; /* per queue: its group; under the lock */
 
 /* -- messages ---------------------------------------------------------------------------------- */
 
@@ -53,18 +52,18 @@ struct message {
   struct comm_part *part;
   int n, dtype, wire, root, priority;
   float threshold;
-  bool agreed;             /* all ranks agree to run it now, unless `code` says otherwise */
+  bool agreed;             /* message_agree was called, with result `code` */
   int code;                /* of message_agree */
-  struct line_position at; /* how far a sum has come */
+  struct line_position at; /* progress of a sum */
   int64_t from;            /* when its first turn began */
-  int64_t ns;              /* what its turns took so far */
+  int64_t ns;              /* sum of the times of its turns so far */
   struct timing time;      /* from its first turn to the end of the last, for the profiler */
   bool timed;
   size_t bytes;
   char *data;              /* of a gather */
 };
 
-/* Adds one block of a sum over the ranks. */
+/* Sums one block over the ranks. */
 static int message_sum(struct message *m)
 {
   if (m->comm->ops->sum_arrays)
@@ -76,7 +75,7 @@ static int message_sum(struct message *m)
 
 static int message_broadcast(struct message *m)
 {
-  enum { MAX_BYTES = 64 << 20 }; /* of one call, whose sizes are ints */
+  enum { MAX_BYTES = 64 << 20 }; /* bytes of one call, which counts in int */
   struct comm_world *w = m->comm->world;
   size_t size = dtype_size(m->dtype);
   if (m->comm->ops->broadcast_arrays)
@@ -94,17 +93,17 @@ static int message_gather(struct message *m)
 {
   struct comm_world *w = m->comm->world;
   size_t part[COMM_RANKS];
-  if (!m->bytes) return TY_OK; /* a barrier: the agreement was all of it */
+  if (!m->bytes) return TY_OK; /* a barrier: agreeing was enough */
   for (int i = 0; i < w->size; i++) part[i] = m->bytes;
   return m->comm->ops->gather(w, m->data, part) ? TY_OK : comm_failed(w, "a gathering");
 }
 
-/* What a rank is about to do. */
+/* What a rank tells the others before it runs a message. */
 struct notice {
   int64_t number, bytes;
   int32_t dtype, wire, root;
   char name[12];
-  uint64_t ready; /* bit i: message `number` + i could run, too */
+  uint64_t ready; /* bit i: message `number` + i is ready */
 };
 enum { READY_BITS = 64 };
 
@@ -117,12 +116,12 @@ static int message_fail_parted(const struct notice *a, const struct notice *b, i
       (long long)b->bytes, dtype_name(b->dtype), other);
 }
 
-/* Returns whether ranks have to agree on the next message. */
+/* Returns whether ranks have to agree on each message. */
 static bool comm_needs_agreement(const ty_comm *c) { return c->world->size > 1 && c->ops->gather; }
 
-/* Exchanges what the ranks are about to do, and fails on all of them if they differ: they would
-** wait for ever, or add what does not belong together. Leaves in *ready what is ready on all
-** ranks. */
+/* Exchanges notices of what the ranks are about to do, and fails on all of them if these differ:
+** otherwise they would deadlock, or add arrays that do not belong together. *ready: bits of the
+** messages that are ready on all ranks. */
 static int message_agree(struct message *m, uint64_t *ready)
 {
   ty_comm *c = m->comm;
@@ -142,9 +141,9 @@ static int message_agree(struct message *m, uint64_t *ready)
   return TY_OK;
 }
 
-/* Serves as `choose` of sums: returns the one of the highest priority of those that are ready on
-** all ranks, the first one of several, which is the same one on all ranks. The first of all is
-** ready everywhere sooner or later, so ranks wait for each other here as they do for a message. */
+/* The `choose` function of sums: returns the first one of the highest priority among those that are
+** ready on all ranks; all ranks return the same one. Ranks wait for each other here, as in a
+** message. That ends, since the head becomes ready everywhere at some time. */
 static int message_choose(void *const *context, int n)
 {
   struct message *first = context[0], *best = first;
@@ -167,14 +166,14 @@ static int message_choose(void *const *context, int n)
   return chosen;
 }
 
-/* Returns the device whose time a message takes: the queue, plus the first device of a group of
-** devices, as all of them take part in each sum. */
+/* Returns the device whose time is measured: the queue, plus the number of the first device for a
+** group of devices, all of which take part in each sum. */
 static int comm_timed_device(const ty_comm *c)
 {
   return c->queue + (c->ops == &comm_devices ? device_id(comm_devices_at(c->world, 0)) : 0);
 }
 
-/* Serves as `run` of a message's task. */
+/* The `run` function of a message's task. */
 static int message_run(void *context)
 {
   struct message *m = context;
@@ -199,7 +198,7 @@ static int message_run(void *context)
   return code;
 }
 
-/* Serves as `done` of a message's task. */
+/* The `done` function of a message's task. */
 static void message_drop(void *context)
 {
   struct message *m = context;
@@ -338,7 +337,7 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
   m->number = c->number++;
   struct task t = { .run = message_run, .done = message_drop, .context = m };
   struct storage *mark;
-  int code = storage_new(TY_CPU, 1, &mark); /* carries the failure, if there is one */
+  int code = storage_new(TY_CPU, 1, &mark); /* a failure of the task marks it */
   if (code) return message_drop(m), code;
   const struct access write = access_all(mark);
   t.write = &write;
@@ -349,9 +348,9 @@ int ty_comm_gather(ty_comm *c, const void *own, size_t bytes, void *all)
   return code;
 }
 
-/* -- a process that ends ----------------------------------------------------------------------- */
+/* -- ends of processes ------------------------------------------------------------------------- */
 
-static char notes[2][512]; /* the last checkpoint in words, and the one before */
+static char notes[2][512]; /* texts about the last two checkpoints */
 static int noted = -1;     /* atomic: which of them is the last */
 
 int ty_comm_note(const char *text)
@@ -362,7 +361,7 @@ int ty_comm_note(const char *text)
   return TY_OK;
 }
 
-/* Writes to stderr why this rank ends, with the last checkpoint. Safe in a handler of a signal. */
+/* Writes to stderr why this rank ends, and the last checkpoint. Safe in a signal handler. */
 static void comm_log_exit(const char *what)
 {
   char text[1200];
@@ -374,8 +373,8 @@ static void comm_log_exit(const char *what)
   comm_leaves();
 }
 
-/* Handles SIGTERM, by which the launcher ends the ranks of a broken group: no orderly end with the
-** other ranks is possible. */
+/* Handles SIGTERM, with which a launcher ends the ranks of a broken group: leaving MPI in order is
+** not possible any more. */
 static void comm_handle_term(int number)
 {
   comm_log_exit("asked to end (SIGTERM)");
@@ -383,7 +382,7 @@ static void comm_handle_term(int number)
   raise(SIGTERM);
 }
 
-/* Ends the process if the abort of the ranks does not; runs as a thread. */
+/* Thread: ends the process if aborting the ranks has not done so in time. */
 static void *comm_exit_delayed(void *context)
 {
   nanosleep(&(struct timespec){ ABORT_S, 0 }, NULL);
@@ -398,8 +397,7 @@ static void comm_abort_all(const ty_comm *c, int status)
   c->ops->abort(c->world, status);
 }
 
-/* Sends and checks a heartbeat. If a rank is silent, all end; this one also if the others cannot be
-** reached. */
+/* Sends and checks a heartbeat. If a rank is silent, ends all ranks, or at least this one. */
 static void comm_check_heartbeat(const ty_comm *c, double patience)
 {
   char what[200];
@@ -435,7 +433,7 @@ static void comm_end_unstarted(double seconds)
   sys_exit(1);
 }
 
-/* Checks that all ranks start and stay alive; runs as a thread. */
+/* Thread: checks that all ranks start and stay alive. */
 static void *comm_watch(void *context)
 {
   double patience = (double)env_number("TYCHO_COMM_PATIENCE", 15);
@@ -452,7 +450,7 @@ static void *comm_watch(void *context)
   }
 }
 
-/* Runs at exit: a script that fails ends the other ranks, which would wait for it; one that is done
+/* Exit handler. If the script has failed, ends the other ranks, which would wait for this one; else
 ** waits for them. */
 static void comm_leave(int status, void *context)
 {
@@ -480,8 +478,7 @@ static int comm_begin_watch(void)
 
 /* -- groups ------------------------------------------------------------------------------------ */
 
-/* Stops all waits of this process's ranks for other ranks. device_closing calls it when the process
-** ends. */
+/* Set as device_closing: ends all waits of this process's ranks for other ranks. */
 static void comm_end_threads(void)
 {
   for (int i = 0; i < COMM_QUEUES; i++) {
@@ -550,7 +547,7 @@ int ty_comm_open(const char *kind, int size, ty_comm **out)
   int code = TY_OK;
   if (threads)
     code = comm_open_threads(size, out);
-  else { /* watched from the first moment: MPI's start waits for all ranks */
+  else { /* start watching first, since MPI waits for all ranks to start */
     __atomic_store_n(&opening, 1, __ATOMIC_RELEASE);
     if (!mpi) comm_watch_ranks();
     if (!mpi) code = comm_begin_watch();

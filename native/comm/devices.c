@@ -1,10 +1,10 @@
 /* devices.c - groups whose ranks are devices: a library of their back end (NCCL) moves and adds
-** (device/collective.h). A process has several ranks of a group; before it opens one, processes
-** exchange handshakes with the library's id and how many devices each has.
+** (device/collective.h). A process may have several ranks. Before a group is opened, processes
+** exchange handshakes with the group's id and their numbers of devices.
 */
 #include "comm/comm.h"
 
-enum { LOCAL = 16 }; /* ranks of a process, at most */
+enum { LOCAL = 16 }; /* most ranks of a process */
 struct device_world {
   struct comm_world world;
   struct collective *group;
@@ -86,9 +86,9 @@ int comm_devices_open(const int *device, int n, const struct comm_handshake *all
 
 /* -- operations -------------------------------------------------------------------------------- */
 
-enum { MAX_PARTS = 512 }; /* of one call of the library */
+enum { MAX_PARTS = 512 }; /* most parts in one call of the library */
 
-/* Sums (root -1) or broadcasts all parts, at most MAX_PARTS in a call of the library. */
+/* Sums (root -1) or broadcasts all parts. */
 static int devices_move_pieces(
     struct device_world *w, const struct comm_part *part, int n, int dtype, int root)
 {

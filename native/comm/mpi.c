@@ -1,5 +1,5 @@
-/* mpi.c - finds libtycho_mpi.so (mpi_shim.c), which is built where there is an mpicc: where
-** TYCHO_MPI says, beside this library, then as the system finds it. */
+/* mpi.c - finds libtycho_mpi.so (mpi_shim.c), which is built if there is an mpicc: at TYCHO_MPI,
+** beside this library, or where the system looks. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "base/system.h"
@@ -9,7 +9,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
 static char reason[1024];
 
-/* Writes the folder of this library, with a slash at its end. */
+/* Writes the folder of this library, with a final slash. */
 static void mpi_find_own_folder(char *folder, size_t size)
 {
   Dl_info info;
@@ -23,7 +23,7 @@ static void mpi_find_own_folder(char *folder, size_t size)
     folder[0] = 0;
 }
 
-/* Loads the library with global symbols, among which MPI's own plugins look for its. */
+/* Loads the library with RTLD_GLOBAL: MPI's plugins look up its symbols. */
 static void mpi_load_library(void)
 {
   const char *given = env_text("TYCHO_MPI", "");
@@ -32,7 +32,7 @@ static void mpi_load_library(void)
   snprintf(path, sizeof path, "%s", given);
   if (!*given) snprintf(path, sizeof path, "%slibtycho_mpi.so", folder);
   library = sys_dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-  if (!library && !*given) { /* where packages of distributions have it */
+  if (!library && !*given) { /* where packages of distributions put it */
     snprintf(path, sizeof path, "%stycho/libtycho_mpi.so", folder);
     library = sys_dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   }

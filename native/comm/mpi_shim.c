@@ -1,11 +1,11 @@
-/* mpi_shim.c - the way to other processes by MPI, a library of its own (libtycho_mpi.so): MPI's
-** binary interface differs between implementations, so it is built by the mpicc of the one that
-** will start the processes, and loaded only when a store asks for other processes.
+/* mpi_shim.c - the transport over MPI, a separate library (libtycho_mpi.so). MPI's binary interface
+** differs between implementations, so it is built by the mpicc of the one that will start the
+** processes, and loaded only when a script asks for other processes.
 **
-** One lock keeps MPI's calls apart, since the thread that sends heartbeats calls between those of
-** the queue. Waiting is done here, by polling: MPI's own would hold a core that the kernels need.
-** Between polls it sleeps. sched_yield would hand kernels on the same core a whole slice of the
-** scheduler, some milliseconds, whatever arrives meanwhile; a sleeping thread wakes at once. */
+** A lock serialises calls of MPI, which both the queue's thread and the thread of heartbeats make.
+** Waiting is done by polling and sleeping in between, since MPI's own waits would keep a core busy
+** that kernels need. sched_yield would give kernels on the same core a whole time slice, some
+** milliseconds, whatever arrives meanwhile; a sleeping thread wakes at once. */
 #include <mpi.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -13,28 +13,28 @@
 #include "comm/comm.h"
 
 enum { SPINS = 64 };               /* polls before the first sleep */
-enum { ALIVE = 1, LEAVING = 2 };   /* what a heartbeat says */
+enum { ALIVE = 1, LEAVING = 2 };   /* values of a heartbeat */
 /* Seconds. */
-static const double PATIENCE = 15; /* for a rank that has left, and for MPI_Finalize */
+static const double PATIENCE = 15; /* with a rank that has left, and with MPI_Finalize */
 static const double MIN_NAP = 20e-6, MAX_NAP = 500e-6;
-static const double LEAVING_NAP = 2e-3; /* at most, once this rank is leaving */
+static const double LEAVING_NAP = 2e-3; /* longest sleep once this rank is leaving */
 
 struct mpi_world {
   struct comm_world world;
   MPI_Comm data;                             /* for messages */
   MPI_Comm pulse;                            /* for heartbeats */
-  int count[COMM_RANKS], offset[COMM_RANKS]; /* in bytes: blocks are small */
+  int count[COMM_RANKS], offset[COMM_RANKS]; /* in bytes, which fit in int: blocks are small */
   int recv_count[COMM_RANKS], recv_offset[COMM_RANKS];
   int beat_in;              /* last heartbeat of the rank before this one */
-  double heard_at;          /* when it came, in seconds */
-  double left_at;           /* when it first said LEAVING; 0: not yet */
-  int beat_out;             /* heartbeat that is being sent */
+  double heard_at;          /* when it arrived */
+  double left_at;           /* when LEAVING first arrived; 0: not yet */
+  int beat_out;             /* heartbeat being sent */
   MPI_Request beat_request; /* of beat_out */
   bool leaving;
   double ending;            /* atomic: when MPI_Finalize began; 0: not yet */
 };
 
-/* The group over all ranks; those within it have no heartbeats of their own. */
+/* The group of all ranks. Groups within it have no heartbeats. */
 static struct mpi_world all;
 
 static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,7 +46,7 @@ static double mpi_get_seconds(void)
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Returns whether code is MPI_SUCCESS; else notes its text. */
+/* Returns whether code is MPI_SUCCESS; if not, writes its text to `why`. */
 static bool mpi_check_code(int code)
 {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -59,8 +59,8 @@ static bool mpi_check_code(int code)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
-/* Returns whether the rank before this one has left, long enough ago for all that it sent to have
-** arrived. Under the lock. */
+/* Returns whether the previous rank has left so long ago that all it has sent must have arrived.
+** Call under the lock. */
 static bool mpi_has_peer_left(double since)
 {
   struct mpi_world *m = &all;
@@ -71,17 +71,17 @@ static bool mpi_has_peer_left(double since)
   return true;
 }
 
-/* Sleeps an eighth of the wait so far: a wait for a late rank leaves the core to kernels, and ends
-** soon after its message has come. */
+/* Sleeps for an eighth of the wait so far. So waiting for a late rank leaves the core to kernels,
+** and ends soon after its message has arrived. */
 static void mpi_nap(double waited)
 {
-  prctl(PR_SET_TIMERSLACK, 1UL); /* ns, of this thread: the system adds 50 us otherwise */
+  prctl(PR_SET_TIMERSLACK, 1UL); /* ns: by default the system adds 50 us to sleeps */
   double s = MIN(MAX(waited / 8, MIN_NAP), all.leaving ? LEAVING_NAP : MAX_NAP);
   nanosleep(&(struct timespec){ 0, (long)(1e9 * s) }, NULL);
 }
 
-/* Waits until a request, which a call with result `code` has begun, is done. Returns false if it
-** fails or its sender has left. */
+/* Waits until a request is done. code: result of the call that began it. Returns false if it fails
+** or the sender has left. */
 static bool mpi_wait_request(int code, MPI_Request *request)
 {
   int done = 0;
@@ -152,8 +152,8 @@ static bool mpi_broadcast(struct comm_world *w, void *data, size_t bytes, int ro
 
 /* -- heartbeats -------------------------------------------------------------------------------- */
 
-/* Sends a heartbeat to the next rank and receives that of the one before; also while it waits for
-** the others to be done, since MPI_Finalize hangs if a rank stops in it. */
+/* Sends a heartbeat to the next rank and receives that of the previous one. This goes on while
+** ranks wait for each other to leave, since MPI_Finalize hangs if a rank stops in it. */
 static int mpi_beat(struct comm_world *w, double patience)
 {
   struct mpi_world *m = (struct mpi_world *)w;
@@ -186,7 +186,7 @@ static int mpi_beat(struct comm_world *w, double patience)
 
 static void mpi_abort(struct comm_world *w, int status) { MPI_Abort(MPI_COMM_WORLD, status); }
 
-/* Receives heartbeats that are under way, so that MPI can end. */
+/* Receives pending heartbeats, so that MPI can end. */
 static void mpi_drain_heartbeats(struct mpi_world *m)
 {
   int before = (m->world.rank + m->world.size - 1) % m->world.size, more = 1;
@@ -194,8 +194,8 @@ static void mpi_drain_heartbeats(struct mpi_world *m)
     MPI_Recv(&m->beat_in, 1, MPI_INT, before, 0, m->pulse, MPI_STATUS_IGNORE);
 }
 
-/* Waits for the others, which may take long, and ends MPI. Heartbeats say meanwhile that this rank
-** sends nothing any more. */
+/* Waits for the other ranks, possibly for long, and ends MPI. Meanwhile heartbeats say that this
+** rank is leaving and sends nothing more. */
 static void mpi_leave(struct comm_world *w)
 {
   struct mpi_world *m = (struct mpi_world *)w;
@@ -227,7 +227,7 @@ const struct comm_ops tycho_mpi = {
 
 /* -- hosts ------------------------------------------------------------------------------------- */
 
-/* Makes a group within the one over all ranks. */
+/* Sets up a group within that of all ranks. */
 static void mpi_init_group(struct mpi_world *m, MPI_Comm group)
 {
   m->data = group;
@@ -237,7 +237,8 @@ static void mpi_init_group(struct mpi_world *m, MPI_Comm group)
   MPI_Comm_size(group, &m->world.size);
 }
 
-/* Makes the groups for sums within hosts and between them, if all hosts have as many ranks. */
+/* Makes the groups for sums within hosts and between them, if all hosts have the same number of
+** ranks. */
 static void mpi_find_hosts(int per_host)
 {
   static struct mpi_world host, across;
@@ -256,7 +257,7 @@ static void mpi_find_hosts(int per_host)
   all.world.inter_host = &across.world;
 }
 
-/* Returns the world of the process, made once; NULL with the reason in why[]. */
+/* Returns the group over MPI, made at the first call; NULL: failed, with the reason in why[]. */
 __attribute__((visibility("default"))) struct comm_world *tycho_mpi_open(
     int per_host, char *why, size_t size)
 {

@@ -1,8 +1,8 @@
-/* siblings.c - which rank of this host is stopped, and a watcher over the end of all ranks. Ranks
-** get no heartbeats while MPI begins or ends; then the system shows the processes that their
-** launcher has started, whose environments say which ranks they are. A rank that ends in order
-** reports to the watcher, which names those that do not: launchers no longer know a rank that MPI
-** has released. */
+/* siblings.c - finds stopped ranks on this host, and a watcher process for the end of all ranks.
+** There are no heartbeats while MPI starts or ends; /proc shows the processes that the launcher has
+** started, and their environments say which ranks they are. A rank that ends in order reports that
+** to the watcher, which names the others: launchers do not know ranks any more that MPI has
+** released. */
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "base/system.h"
 #include "comm/comm.h"
 
-/* Reads the beginning of a file of /proc, and adds a zero byte. Returns its length. */
+/* Reads the beginning of a file in /proc/PID and appends a zero byte. Returns its length. */
 static size_t process_read_file(char *text, size_t size, int pid, const char *name)
 {
   char path[64];
@@ -33,7 +33,7 @@ static size_t process_read_file(char *text, size_t size, int pid, const char *na
 
 enum { FIELD_STATE = 3, FIELD_START = 22, STAT = 512 };
 
-/* Returns a field of /proc/PID/stat from the third one on, with a space before it; NULL: there is
+/* Returns a field of /proc/PID/stat (3 or more), with a space before it, in `text`; NULL: there is
 ** no such process. */
 static const char *process_find_field(char text[STAT], int pid, int field)
 {
@@ -43,7 +43,7 @@ static const char *process_find_field(char text[STAT], int pid, int field)
   return at;
 }
 
-/* Returns 'R', 'S', 'T' ...; 0: no process, or one that has ended. */
+/* Returns the state of a process: 'R', 'S', 'T' ...; 0: it does not exist or has ended. */
 static char process_get_state(int pid)
 {
   char text[STAT];
@@ -57,7 +57,8 @@ static bool process_is_stopped(int pid)
   return state == 'T' || state == 't';
 }
 
-/* Returns when a process began, in ticks, 0 if it has ended. Its number may be reused by then. */
+/* Returns when a process started, in clock ticks; 0: it has ended. It identifies a process whose
+** number may be reused. */
 static unsigned long long process_get_start(int pid)
 {
   char text[STAT];
@@ -80,7 +81,8 @@ static int process_get_rank(int pid)
   return -1;
 }
 
-/* Lists processes that a launcher has started here and that have not ended. Returns how many. */
+/* Lists the ranks that a launcher has started on this host and that have not ended. Returns how
+** many. */
 static int launcher_list_ranks(int launcher, int *pid, int most)
 {
   char text[1 << 14], name[64], *at = text, *end;
@@ -95,8 +97,8 @@ static int launcher_list_ranks(int launcher, int *pid, int most)
 }
 
 enum {
-  MAX_PROCESSES = 1024, /* of a launcher on this host */
-  NAP_MS        = 100   /* between two looks at them */
+  MAX_PROCESSES = 1024, /* most processes of a launcher on this host */
+  NAP_MS        = 100   /* between two checks of them */
 };
 
 int comm_stopped_rank(void)
@@ -109,7 +111,7 @@ int comm_stopped_rank(void)
 
 /* -- the watcher ------------------------------------------------------------------------------- */
 
-/* Makes the address of a socket without a file, named after the launcher. */
+/* Makes the address of an abstract socket, named after the launcher. Returns its length. */
 static socklen_t watcher_address(struct sockaddr_un *a, int launcher)
 {
   *a = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -129,7 +131,7 @@ void comm_leaves(void)
   sys_close(s);
 }
 
-/* Opens the socket to which ranks report; -1: there is none. */
+/* Opens the socket to which ranks report; -1: failed. */
 static int watcher_open_socket(int launcher)
 {
   struct sockaddr_un a;
@@ -142,13 +144,14 @@ static int watcher_open_socket(int launcher)
 /* A rank that the watcher has seen. */
 struct sibling {
   int pid, rank;
-  bool alike;                                         /* runs this program, which reports its end */
-  bool left;                                          /* has reported it */
+  /* runs this program, and so reports its end */
+  bool alike;
+  bool left;                                          /* has reported its end */
 };
 struct siblings { int n; bool reported; struct sibling rank[MAX_PROCESSES]; };
 
-/* Returns whether a process runs this program in this network: in another one its reports would not
-** arrive. */
+/* Returns whether a process runs this program in this network namespace: from another one reports
+** would not arrive. */
 static bool process_is_alike(int pid)
 {
   static const char *const same[] = { "exe", "ns/net" };
@@ -170,8 +173,8 @@ static struct sibling *siblings_find(struct siblings *s, int pid)
   return NULL;
 }
 
-/* Adds processes that were not seen before, and checks again those that were not alike: they may
-** not have called exec yet. */
+/* Adds processes that were not seen before. Checks those that were not alike again: they may not
+** have called exec yet. */
 static void siblings_add(struct siblings *s, const int *pid, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -183,7 +186,7 @@ static void siblings_add(struct siblings *s, const int *pid, int n)
   }
 }
 
-/* Takes the reports that have arrived. */
+/* Receives the reports that have arrived. */
 static void siblings_receive_leaves(struct siblings *s, int socket_fd)
 {
   int pid;
@@ -193,8 +196,8 @@ static void siblings_receive_leaves(struct siblings *s, int socket_fd)
   }
 }
 
-/* Names the ranks that have ended without a report, once: ranks that end after these are ended by
-** the launcher. */
+/* Reports the ranks that have ended without a report of their own. Does so only once: ranks that
+** end later are ended by the launcher. */
 static void siblings_report_ended(struct siblings *s, int socket_fd)
 {
   bool ended[MAX_PROCESSES];
@@ -203,7 +206,7 @@ static void siblings_report_ended(struct siblings *s, int socket_fd)
     const struct sibling *r = &s->rank[i];
     ended[i] = r->alike && !r->left && !process_get_state(r->pid);
   }
-  siblings_receive_leaves(s, socket_fd); /* a report comes before its rank's end */
+  siblings_receive_leaves(s, socket_fd); /* reports are sent before the rank ends */
   for (int i = 0; i < s->n; i++) {
     const struct sibling *r = &s->rank[i];
     if (!ended[i] || r->left) continue;
@@ -216,8 +219,8 @@ static void siblings_report_ended(struct siblings *s, int socket_fd)
   }
 }
 
-/* Waits until all ranks have ended. If some have and all that are left are stopped, ends these
-** after patience_ms. */
+/* Waits until all ranks have ended. If some have, and all others are stopped, ends these after
+** patience_ms. */
 static void siblings_watch_ranks(int launcher, int socket_fd, int patience_ms)
 {
   static struct siblings all;
@@ -239,13 +242,13 @@ static void siblings_watch_ranks(int launcher, int socket_fd, int patience_ms)
       for (int i = 0; i < n; i++) kill(pid[i], SIGKILL);
       return;
     }
-    /* a host may have many ranks; a socket holds few reports, so they are received at once */
+    /* wakes for each report: a socket can queue few, and a host may have many ranks */
     while (poll(&(struct pollfd){ socket_fd, POLLIN, 0 }, 1, NAP_MS + n) > 0)
       siblings_receive_leaves(&all, socket_fd);
   }
 }
 
-/* Returns whether a process starts ranks and does nothing else: no daemon, no shell. */
+/* Returns whether a process only starts ranks (not a daemon or shell). */
 static bool process_is_launcher(int pid)
 {
   static const char *const names[] = { "mpirun\n", "mpiexec\n", "orterun\n", "prterun\n" };
@@ -256,9 +259,9 @@ static bool process_is_launcher(int pid)
   return false;
 }
 
-/* Ends a launcher that hangs after its ranks: one that has lost a rank may do so (OpenMPI 4.1.4
-** with PMIx 4.2.2). It waits for the end of the ranks' streams as well, so the text goes to its
-** own. */
+/* Ends a launcher that hangs after its ranks have ended, as one that has lost a rank may do
+** (OpenMPI 4.1.4 with PMIx 4.2.2). Launchers also wait until the ranks' streams are closed, so
+** messages go to the launcher's own stream. */
 static void siblings_watch_launcher(int launcher, unsigned long long since, int patience_ms)
 {
   static const char text[] =
@@ -291,7 +294,7 @@ void comm_watch_ranks(void)
   }
   int patience_ms = 1000 * (int)env_number("TYCHO_COMM_PATIENCE", 15);
   unsigned long long since = process_get_start(launcher);
-  setsid(); /* signals to the ranks are not for the watcher */
+  setsid(); /* keeps signals to the ranks from the watcher */
   signal(SIGTERM, SIG_DFL);
   sys_close(STDIN_FILENO);
   sys_close(STDOUT_FILENO);

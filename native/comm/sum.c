@@ -1,22 +1,22 @@
-/* sum.c - sums over ranks: reduce-scatter, then all-gather (Thakur, Rabenseifner, Gropp 2005),
-** each rank adding one part of the elements.
+/* sum.c - sums over ranks: reduce-scatter, then all-gather (Thakur, Rabenseifner, Gropp 2005), each
+** rank adding one part of the elements.
 **
-** The adding rank has the part of every rank at hand and adds in the order of ranks: the bits are
-** those of one process that adds as many devices. 2 (P - 1) / P of the bytes leave each rank, the
-** least there is. Where hosts have several ranks each, MPI would send all of that: so a host's
-** ranks add first, then each of them its part with those that have the same part on other hosts,
-** and 2 (H - 1) / H of the bytes leave each of H hosts; the order is another one then. Arrays are
-** taken as one long line that goes in blocks: a large array is sent from where it is, small ones
-** are put together.
+** The adding rank gets the parts of all P ranks and adds them in the order of ranks, with the same
+** bits as one process that adds P devices. 2 (P - 1) / P of the bytes leave each rank, which is the
+** minimum. If hosts have several ranks each, sums are made in two steps, so that not all of that
+** crosses the network: first over the ranks of a host, then each rank adds its part with the ranks
+** that have the same part on other hosts. So 2 (H - 1) / H of the bytes leave each of H hosts, and
+** the order of additions differs. Arrays are concatenated to one line, which is sent in blocks: a
+** large array directly from its memory, small ones copied together.
 */
 #include "comm/comm.h"
 #include "base/convert.h"
 #include "base/dtype.h"
 
 enum {
-  BLOCK_BYTES = 8 << 20, /* added at a time */
-  LARGE_BYTES = 1 << 18, /* arrays from here on are sent from where they are */
-  PART_UNIT   = 64       /* elements of a rank's part are a multiple of this */
+  BLOCK_BYTES = 8 << 20, /* bytes summed at a time */
+  LARGE_BYTES = 1 << 18, /* bytes: arrays from here on are sent without copying */
+  PART_UNIT   = 64       /* a rank's part is a multiple of this many elements */
 };
 
 bool comm_reserve(struct comm_buffer *b, size_t bytes)
@@ -38,8 +38,8 @@ int comm_failed(const struct comm_world *w, const char *what)
 
 /* -- elements ---------------------------------------------------------------------------------- */
 
-/* Elements that are read before any is written: the compiler makes vectors of them, although `to`
-** may be an operand. */
+/* Elements that are read before any is written, so that the compiler vectorises although `to` may
+** be an operand. */
 enum { VECTOR = 16 };
 
 #define ADD(T, name)                                                      \
@@ -67,9 +67,9 @@ static void sum_add_bool(void *to, const void *a, const void *b, int64_t n)
   for (int64_t i = 0; i < n; i++) y[i] = x[i] | z[i];
 }
 
-/* Writes a + b to `to`, which may be one of both. */
+/* Writes a + b to `to`, which may be a or b. */
 typedef void (*add_fn)(void *to, const void *a, const void *b, int64_t n);
-/* Returns NULL for types without a sum. */
+/* Returns the addition of a dtype; NULL: it has none. */
 static add_fn sum_find_adder(int dtype)
 {
   switch (dtype) {
@@ -101,12 +101,12 @@ static void sum_add_2bit(float *y, const uint8_t *from, float threshold, int64_t
 
 /* -- a block ----------------------------------------------------------------------------------- */
 
-/* the dtypes in which elements are sent and added */
+/* The dtypes in which elements are sent and added. */
 struct travel {
   int out;     /* to the rank that adds */
   int back;    /* from it */
-  int at;      /* in which they are added */
-  bool packed; /* out as two bits each */
+  int at;      /* in which elements are added */
+  bool packed; /* sent as two bits each */
 };
 
 static struct travel travel_make(const struct comm_sum *s)
@@ -125,7 +125,7 @@ static size_t travel_bytes_out(const struct travel *t, int64_t n)
   return t->packed ? (size_t)(n + 3) / 4 : (size_t)n * dtype_size(t->out);
 }
 
-/* What a rank adds: its own part, and in `recv` those of the others by rank. */
+/* What a rank adds: its own part, and those of the others in `recv`, by rank. */
 struct rank_parts {
   const char *own;
   char *recv;
@@ -138,7 +138,7 @@ static const char *parts_at(const struct rank_parts *p, int rank)
   return rank == p->rank ? p->own : p->recv + p->each * (size_t)rank;
 }
 
-/* Adds the parts in the order of ranks into `to`, which may be this rank's own. */
+/* Adds the parts in the order of ranks. `to` may be this rank's own part. */
 static void parts_add(const struct travel *t, float threshold, const struct rank_parts *p, char *to,
     char *work, int64_t n)
 {
@@ -150,7 +150,8 @@ static void parts_add(const struct travel *t, float threshold, const struct rank
     return;
   }
   if (t->at == t->out) {
-    char *partial = p->recv + (p->rank ? 0 : p->each); /* a part that the first addition has read */
+    /* space of a part that the first addition has read */
+    char *partial = p->recv + (p->rank ? 0 : p->each);
     for (int r = 1; r < p->ranks; r++)
       add(r == p->ranks - 1 ? to : partial, r == 1 ? parts_at(p, 0) : partial, parts_at(p, r), n);
     return;
@@ -164,8 +165,8 @@ static void parts_add(const struct travel *t, float threshold, const struct rank
   dtype_convert(to, t->back, sum, t->at, n);
 }
 
-/* Adds n elements over the ranks: at `send` as they travel out, the result at x as they travel
-** back. */
+/* Sums n elements over the ranks. send: elements as they are sent out; x: gets the result as it is
+** sent back. */
 static int block_sum(const struct comm_ops *ops, struct comm_world *whole, struct comm_buffer *recv,
     const struct travel *t, float threshold, const char *send, char *x, int64_t n)
 {
@@ -198,7 +199,8 @@ static int block_sum(const struct comm_ops *ops, struct comm_world *whole, struc
 
 /* -- arrays as one line ------------------------------------------------------------------------ */
 
-/* Copies n elements of the line into `block`, in the type they travel in, or back from there. */
+/* Copies n elements of the line into `block`, converting them to the dtype in which they are sent,
+** or back. */
 static void line_copy(const struct comm_sum *s, struct line_position from, char *block, int type,
     bool back, int64_t n)
 {
@@ -217,7 +219,7 @@ static void line_copy(const struct comm_sum *s, struct line_position from, char 
   }
 }
 
-/* Returns how many elements the block at a position has, of one large array or of small ones. */
+/* Returns the elements of the block at a position: of one large array, or of several small ones. */
 static int64_t line_block_size(const struct comm_sum *s, struct line_position at, int64_t most)
 {
   int64_t large = LARGE_BYTES / (int64_t)dtype_size(s->dtype), n = s->part[at.part].n - at.at;
@@ -239,7 +241,7 @@ static struct line_position line_advance(
   return p;
 }
 
-/* Adds the block of n elements at a position. */
+/* Sums the block of n elements at a position. */
 static int line_sum(const struct comm_ops *ops, struct comm_world *w, struct comm_buffer scratch[3],
     const struct comm_sum *s, const struct travel *t, struct line_position at, int64_t n)
 {

@@ -1,5 +1,5 @@
-/* threads.c - ranks of one process, for tests and for trying what a script does on several hosts:
-** each rank's calls come from a thread of its own, and bytes go through memory. */
+/* threads.c - ranks in one process, for tests and for trying a script for several hosts: each rank
+** is a thread, and bytes go through memory. */
 #include <pthread.h>
 #include "comm/comm.h"
 
@@ -17,7 +17,7 @@ struct rank {
   struct shared *shared;
 };
 
-/* Waits until every rank has called this. Returns false if the group ends before. */
+/* A barrier of all ranks. Returns false if the group ends before. */
 static bool rank_wait_all(struct rank *r)
 {
   struct shared *s = r->shared;
@@ -37,7 +37,7 @@ static bool rank_wait_all(struct rank *r)
   return good;
 }
 
-/* Shows data to all ranks, once every one has called this. */
+/* Publishes a rank's data and waits until all ranks have done so. */
 static bool rank_post_data(struct rank *r, const void *data)
 {
   r->shared->posted[r->world.rank] = data;

@@ -1,5 +1,5 @@
-/* all.c - registers GPUs and the tables of kernels for them, before the first lookup of an
-** operator. No other file of this folder uses it. */
+/* all.c - registers GPUs and their tables of kernels before main. No other file of this folder
+** depends on it. */
 #include "cuda/family.h"
 #include "kernel/primitives.h"
 

@@ -1,6 +1,6 @@
 /* attention.c - products of multi-head attention on interleaved projections, by cublasLt.
-** operators/nn/attention.c describes the layout of heads. They are matrices at equal distances, so
-** that one product computes all. */
+** operators/nn/attention.c describes the layout of heads. Heads are matrices at equal distances, so
+** that one batched product computes all. */
 #include "cuda/family.h"
 #include "cuda/product.h"
 
@@ -27,8 +27,8 @@ struct attention_sizes { int dtype; struct attention_heads q, k, v; int64_t coun
 enum { ENCDEC, SELF };
 static bool is_self(const struct call *c) { return cuda_what(c) == SELF; }
 
-/* Returns the sizes of an attention. kv: keys and values. q: queries, the same array as kv in
-** self-attention, NULL: not needed. */
+/* Returns the sizes of a call. kv: keys and values. q: queries, the same array as kv in
+** self-attention; NULL: not needed. */
 static struct attention_sizes make_sizes(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
 {
@@ -121,8 +121,8 @@ static int run_products(struct call *c, products_fn of)
   return TY_OK;
 }
 
-/* Runs the products of a gradient. What no product writes is 0: of self-attention the values' or
-** queries' part, else the values'. */
+/* Runs the products of a gradient. Parts that no product writes become 0: in self-attention those
+** of the values or queries, else those of the values. */
 static int run_back(struct call *c, products_fn of)
 {
   int projection = of == qk_back && !is_self(c);

@@ -5,7 +5,7 @@
 #include "kernel/strided_copy.h"
 #include "op/registry.h"
 
-/* bytes of what says that a box is gone, or an object matched */
+/* bytes of a flag: a box is suppressed, or an object matched */
 enum { FLAG = sizeof(int32_t) };
 
 #define WORDS "T=$i0 TEAM=256"
@@ -64,7 +64,7 @@ static int64_t whole_number(const struct call *c, const char *name)
   return (int64_t)cuda_number(c, name, 0);
 }
 
-/* Copies data, and the record of where rows come from, as they are. */
+/* Copies data unchanged; the record is then the number of each row. */
 static int keep_rows(struct call *c, const struct nms_args *s)
 {
   int64_t count = s->samples * s->n;

@@ -1,4 +1,4 @@
-/* branches.c - _guard, _gate and _select, between which control flow skips what is not taken
+/* branches.c - _guard, _gate and _select, around parts that control flow may skip
 ** (kernels/branches.cu). */
 #include "cuda/row.h"
 #include "kernel/strided_copy.h"

@@ -1,5 +1,5 @@
-/* cache.c - see cache.h. A file repeats its key, so that neither two keys of one hash nor a damaged
-** file can give wrong contents. */
+/* cache.c - see cache.h. A file contains its key and a hash of its contents, so that neither
+** colliding keys nor damaged files give wrong contents. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "base/system.h"
 #include "cuda/cache.h"
 
-/* What a file begins with, before the key and the contents. */
+/* The head of a file; key and contents follow. */
 struct header {
   char magic[8];                                      /* "TYCHOCU1" */
   uint64_t nkey;                                      /* bytes of the key */
@@ -23,8 +23,8 @@ uint64_t cache_hash(const char *s, size_t n)
   return h;
 }
 
-/* Gives the path of a key's file. Returns false where there is no folder for it. TYCHO_CACHE
-** names one; empty: none. */
+/* Writes the path of a key's file. make: makes the folder. Returns false if there is no folder:
+** TYCHO_CACHE names it; an empty TYCHO_CACHE turns the cache off. */
 static bool cache_path(const char *key, const char *ending, char *path, size_t size, bool make)
 {
   const char *own = getenv("TYCHO_CACHE"), *xdg = env_text("XDG_CACHE_HOME", "");
@@ -47,7 +47,7 @@ static bool cache_path(const char *key, const char *ending, char *path, size_t s
   return snprintf(path, size, "%s/%016llx.%s", folder, hash, ending) < (int)size;
 }
 
-/* Opens a file that no other user may have written, as what is in it runs on the device. NULL:
+/* Opens a file that only this user can have written, since its contents run on the device. NULL:
 ** there is none. */
 static FILE *open_ours(const char *path)
 {

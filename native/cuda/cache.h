@@ -1,13 +1,13 @@
-/* cache.h - files of what is made once per machine: compiled kernels, and which of a library's ways
-** is taken. Each is found by a key, a text of all that its contents follow from. */
+/* cache.h - a cache on disk, for what is made once per machine: compiled kernels, and choices among
+** algorithms of a library. The key of an entry is a text of all that determines its contents. */
 #pragma once
 #include "base/base.h"
 
 /* Returns a text's hash, FNV-1a. */
 uint64_t cache_hash(const char *s, size_t n);
-/* Gives what was written for a key under names with this ending; mem_free frees the bytes, after
-** which there is one more, for a 0. Returns false where there is no such file, where it is damaged,
-** and where another user may have written it. */
+/* Reads the entry of a key. ending: of its file's name. The caller frees the bytes by mem_free;
+** there is space for a 0 after them. Returns false if there is no such file, it is damaged, or
+** another user may have written it. */
 bool cache_read(const char *key, const char *ending, char **bytes, size_t *n);
-/* Writes an image to the cache. If it cannot be written, that costs time only. */
+/* Writes an entry. Failures are ignored: they only cost time later. */
 void cache_write(const char *key, const char *ending, const char *bytes, size_t n);

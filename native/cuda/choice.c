@@ -25,7 +25,7 @@ static size_t sums_scratch(const struct call *c)
   return sizeof(double) * (size_t)desc_count(&c->in[0].d);
 }
 
-/* Computes the gradient; in, where probabilities were asked for: their head gradient, data, drawn
+/* Computes the gradient. in, if probabilities were requested: their head gradient, data, drawn
 ** classes. */
 static int draw_classes_back(struct call *c)
 {
@@ -59,7 +59,7 @@ static size_t zipfian_scratch(const struct call *c)
   return sizeof(int64_t) * (size_t)(s.rows * s.slots);
 }
 
-/* Refuses large arrays: the host counts in 64 bits. */
+/* Refuses a range_max that a double may not represent exactly. */
 static const char *refuse_large(const struct call *c)
 {
   return cuda_number(c, "range_max", 1) < 0x1p53 ? NULL : "range_max is no exact double";

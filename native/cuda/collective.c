@@ -1,13 +1,13 @@
 /* collective.c - sums and broadcasts over GPUs by NCCL (device/collective.h).
 **
-** Each device has one more stream for them, which all groups share, as they share the queue: so
-** every device meets all collectives in the order in which they were submitted. The streams wait
-** for events of the queues that make what is added, and leave events for those that read it; the
-** host waits only in `finish_queue`. There it polls instead of sleeping in the driver, since it
-** would sleep for ever after a member has gone away: an error that NCCL reports, or an abort from
-** another thread, ends the groups.
+** Each device has a further stream for collectives, which all groups share, like the queue: so
+** every device runs all collectives in the order of submission. These streams wait for events of
+** the queues that write the operands, and record events for those that read the results; the host
+** waits only in `finish_queue`. There it polls instead of sleeping in the driver, which would never
+** return if a member has died: an error reported by NCCL, or an abort by another thread, ends the
+** groups.
 **
-** A failure ends its group, as NCCL asks for, and sticks to it.
+** A failure ends its group, as NCCL requires, and later operations of the group fail with it.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,16 +21,16 @@ enum { LEAST_NCCL = 21300, MARKS = 64, NAP_NS = 20000 };
 
 struct member {
   int device;
-  nccl_comm comm; /* atomic; who takes it ends it */
+  nccl_comm comm; /* atomic; who exchanges it for NULL ends it */
 };
 struct collective {
   struct collective *next;
   int n, first, size;
-  bool dead;      /* why[] holds; of the queue's thread */
+  bool dead;      /* it has failed, see why[]; used by the queue's thread */
   char why[512];
   struct member member[];
 };
-/* of the queue's thread, but for `opened`, which is atomic */
+/* used by the queue's thread, except `opened`, which is atomic */
 static struct lane {
   bool opened;
   cu_stream stream;
@@ -114,7 +114,7 @@ static void abort_group(struct collective *c)
   }
 }
 
-/* Makes what failed this thread's failure, and that of all that the group does from now on. */
+/* Keeps this thread's failure for the group, whose later operations fail with it. Returns code. */
 static int fail_group(struct collective *c, int code)
 {
   if (!c->dead) snprintf(c->why, sizeof c->why, "%s", ty_error());
@@ -183,8 +183,8 @@ static int open_group(
   return TY_OK;
 }
 
-/* Leaves a group. One whose members are all here is left by all at once. Others leave when their
-** rank has no use for it any more, and must not wait for each other then. */
+/* Leaves a group. If all members are in this process, they leave together. Else each process leaves
+** when it needs the group no more, and must not wait for others. */
 static void close_group(struct collective *c)
 {
   pthread_mutex_lock(&lock);
@@ -223,11 +223,11 @@ static int type_of(int dtype)
   case TY_I8: return NCCL_I8;
   case TY_I32: return NCCL_I32;
   case TY_I64: return NCCL_I64;
-  default: return NCCL_U8; /* TY_BOOL too */
+  default: return NCCL_U8; /* also TY_BOOL */
   }
 }
 
-/* Starts a part of a message. root -1: a sum; truths are not added, but joined. */
+/* Starts a part of a message. root -1: a sum; bools are or-ed. */
 static int start_part(
     struct collective *c, const struct collective_part *p, int dtype, int root)
 {
@@ -311,7 +311,7 @@ int collective_awaited(cu_stream stream, uint64_t seq)
   return TY_OK;
 }
 
-/* Leaves a stamp on the stream of the GPU of this number. */
+/* Places a stamp on the collectives' stream of a GPU. */
 static int leave_stamp(int device, void **made)
 {
   struct lane *l = &lanes[device_id(device)];

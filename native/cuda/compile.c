@@ -1,8 +1,8 @@
-/* compile.c - sources in CUDA C++ become functions of a device: compiled by NVRTC, kept for the
-** process, and on disk for the next one.
+/* compile.c - compiles CUDA C++ sources by NVRTC to functions of a device. Results are kept in the
+** process and on disk.
 **
-** An image is known by all it follows from: options, architecture, compiler, source without its
-** comments. Where the compiler does not know an architecture, PTX for the newest below it is
+** The key of an image is all that determines it: options, architecture, compiler, source without
+** comments. If the compiler does not know the architecture, PTX for the newest lower one is
 ** compiled, which the driver translates.
 */
 #include <pthread.h>
@@ -23,7 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* -- NVRTC ------------------------------------------------------------------------------------- */
 
-/* Returns the architectures that NVRTC compiles for, in rising order; 0 ends them. */
+/* Returns the architectures that NVRTC supports, ascending, ended by 0. */
 static const int *known_archs(void)
 {
   static int list[64];
@@ -36,8 +36,7 @@ static const int *known_archs(void)
 
 int cuda_least_arch(void) { return *known_archs(); }
 
-/* Returns the newest architecture that NVRTC knows up to this one: itself, or one whose PTX runs on
-** it, too. */
+/* Returns the newest architecture known to NVRTC that is not above this one. */
 static int compiled_arch(int arch)
 {
   int known = 0;
@@ -107,9 +106,9 @@ static const char *skip_literal(const char *s)
   return *s == quote ? s + 1 : s;
 }
 
-/* Adds one line of a source without its comments and the blanks at its end, or nothing if it then
-** is empty. Returns the start of the next line. A comment over several lines counts as a part of
-** the line on which it begins. */
+/* Adds one line of a source without comments and trailing blanks, or nothing if it is empty then.
+** Returns the start of the next line. A comment of several lines belongs to the line on which it
+** begins. */
 static const char *add_code_line(struct text *t, const char *s)
 {
   static const char directive[] = "#line ";
@@ -135,9 +134,8 @@ static const char *add_code_line(struct text *t, const char *s)
   return *s ? s + 1 : s;
 }
 
-/* Returns a text of all that the image follows from: of the source neither comments nor the numbers
-** of lines, so that a source whose comments change keeps its image. The text is itself a source
-** that makes the image. */
+/* Returns the key of an image. It contains neither comments nor line numbers of the source, so that
+** changing comments keeps the image. The key is itself a source that compiles to the image. */
 static char *make_key(const char *source, const char *const *options, int arch)
 {
   struct text t = { 0 };
@@ -211,7 +209,7 @@ int cuda_compile(int device, const char *source, const char *const *options, con
   return code;
 }
 
-/* bytes of shared memory that every kernel may have */
+/* bytes of shared memory that a kernel may have without asking */
 enum { PLAIN_SHARED = 48 << 10 };
 
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params)

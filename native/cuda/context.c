@@ -1,4 +1,4 @@
-/* context.c - the GPUs, and which of them this thread works with.
+/* context.c - contexts and streams of the GPUs, and those of this thread.
 **
 ** device.c opens them. What launches kernels or calls libraries asks here for a device's context
 ** and stream.

@@ -1,22 +1,22 @@
 /* convolve.c - Convolution and Deconvolution, each with its gradients, by cuDNN (dnn.h), and their
-** biases. A deconvolution is the gradient of a convolution whose data is its output: forward makes
-** that x, the gradient of its data that y.
+** biases. A deconvolution is the gradient of a convolution whose data is our output: forward
+** computes x of that, the gradient of our data computes y.
 **
-** Where the layout pass has channels last, the weight is turned, too: in each run of a training,
-** with all weights of a segment at once, and once for inference; so are plain arrays at the border
-** of such a part. Gradients of weights are made with their channels last where they are to be, and
-** turned there when the segment ends. */
+** Where the layout pass chooses channels last, the weight is converted, too: in training at each
+** run, all weights of a segment at once; for inference once. Plain arrays at the border of such a
+** part are converted as well. Gradients of weights are computed with channels last and converted in
+** place at the end of the segment. */
 #include "cuda/dnn.h"
 #include "cuda/reduce.h"
 #include "cuda/turn.h"
 #include "kernel/blocked.h"
 #include "op/registry.h"
 
-/* of the parameter `layout`: from this one on channels come last; -1: none given */
+/* parameter `layout`: from this value on channels are last; -1: none given */
 enum { LAYOUT_NHWC = 3 };
 
-/* Returns the block of channels: all of them (channels last) for types that tensor cores multiply,
-** and for bytes, the masks of maxima of such arrays; else 0. */
+/* Returns the block of channels: all of them (channels last) for dtypes that tensor cores multiply,
+** and for bytes, which are the masks of pooling's maxima; else 0. */
 static int wanted_block(const ty_desc *d, int precision)
 {
   bool wants = d->dtype == TY_F16 || d->dtype == TY_BF16 || d->dtype == TY_U8 ||
@@ -36,7 +36,7 @@ static int64_t window_reach(const struct dnn_convolution *v, int i)
   return (v->kernel[i] - 1) * v->dilate[i] + 1;
 }
 
-/* Sets the zeros before and after axis i, as many after as before where the lengths allow. */
+/* Sets the padding before and after axis i, equal ones if the lengths allow it. */
 static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t target)
 {
   int64_t whole = v->stride[i] * (v->out[i] - 1) + window_reach(v, i);
@@ -80,7 +80,7 @@ static struct dnn_convolution make_convolution(
 enum { PLAIN, TRANSPOSED };
 static bool is_transposed(const struct call *c) { return cuda_what(c) == TRANSPOSED; }
 
-/* Makes a forward convolution, with bias and relu in it where cuDNN has an engine for that. */
+/* Makes a forward convolution, with bias and relu if cuDNN has an engine for that. */
 static struct dnn_convolution make_forward(const struct call *c)
 {
   const ty_desc *data = &c->in[0].d, *w = &c->in[1].d, *out = &c->out[0].d;
@@ -116,7 +116,7 @@ static struct dnn_convolution weight_gradient(const struct call *c)
 */
 struct turned_weight { cu_pointer p; int device; size_t bytes; const void *of; uint64_t version; };
 
-/* Returns whether an operand of a training can be turned with others. */
+/* Returns whether an operand in training can be converted together with others. */
 static bool operand_joins(const struct call *c, const struct operand *a)
 {
   return c->trains && in_blocks(c) && !a->block && turn_joins(&a->d);
@@ -163,7 +163,7 @@ static size_t all_turned_bytes(const struct call *c)
   return bytes;
 }
 
-/* Finds where an operand is as the convolution takes it. reads: what it holds is needed. */
+/* Finds or makes an operand in the layout of the convolution. reads: its contents are needed. */
 static int turn_operand(
     const struct call *c, const struct operand *a, bool reads, char **at, void **out)
 {
@@ -178,7 +178,7 @@ static int turn_back(const struct call *c, const struct operand *a, const void *
   return a->p && a->p != from ? turn_plain(c->device, &a->d, a->p, from) : TY_OK;
 }
 
-/* Reserves memory for a turned weight. Returns false where there is none. */
+/* Reserves memory for a converted weight. Returns false if out of memory. */
 static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t bytes)
 {
   if (s->p && s->bytes == bytes) return true;
@@ -188,8 +188,8 @@ static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t
   return s->p != 0;
 }
 
-/* Gives the turned weight. A bound weight of an inference is turned again where it has changed
-** (struct kernel, packs). */
+/* Finds the converted weight. In inference a bound weight is converted again only if it has changed
+** (kernel.packs). */
 static int turned_once(const struct call *c, const struct operand *w, char **at, void **out)
 {
   struct turned_weight *s = c->state;
@@ -207,8 +207,8 @@ static int turned_once(const struct call *c, const struct operand *w, char **at,
 
 enum { TURNED_AT_ONCE = 64 };
 
-/* Turns input `weight` of each call into its state (struct together). A call without memory for one
-** turns its weight itself. */
+/* Converts input `weight` of each call into its state (struct together). A call without memory for
+** that converts its weight itself. */
 static int turn_weights(struct call *const *list, int n, int weight)
 {
   struct turn all[TURNED_AT_ONCE];
@@ -218,7 +218,7 @@ static int turn_weights(struct call *const *list, int n, int weight)
     struct turned_weight *s = list[i]->state;
     bool listed = !reserve_weight(s, list[i], desc_bytes(&w->d));
     void *to = (void *)(uintptr_t)s->p;
-    for (int k = 0; k < count; k++) listed |= all[k].to == to; /* layers that share it */
+    for (int k = 0; k < count; k++) listed |= all[k].to == to; /* shared by layers */
     if (!listed) all[count++] = (struct turn){ &w->d, to, w->p };
     if (count < TURNED_AT_ONCE) continue;
     TRY(turn_many(list[i]->device, all, count, true));
@@ -229,7 +229,7 @@ static int turn_weights(struct call *const *list, int n, int weight)
 static int turn_forward(struct call *const *list, int n) { return turn_weights(list, n, 1); }
 static int turn_backward(struct call *const *list, int n) { return turn_weights(list, n, 2); }
 
-/* Turns the gradients of weights in their places (struct together). */
+/* Converts the gradients of weights in place (struct together). */
 static int turn_gradients(struct call *const *list, int n)
 {
   struct turn all[TURNED_AT_ONCE];
@@ -304,7 +304,7 @@ static size_t backward_scratch(const struct call *c)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Adds bias and relu where the convolution lacks them. */
+/* Adds bias and relu unless the convolution includes them. */
 static int add_epilogue(const struct call *c, const struct dnn_convolution *v, void *out)
 {
   const ty_desc *d = &c->out[0].d;
@@ -335,7 +335,8 @@ static int convolution_forward(struct call *c)
   return turn_back(c, &c->out[0], out);
 }
 
-/* Computes a gradient; in: gradient of the output, data, weight, as the convolution takes them. */
+/* Computes a gradient. in: gradient of the output, data, weight, in the layout of the
+** convolution. */
 static int run_gradient(
     const struct call *c, const struct dnn_convolution *v, int k, void *const in[3], char *at)
 {

@@ -20,10 +20,10 @@ struct lt_choice {
 enum { LT_F32 = 0, LT_F64 = 1, LT_F16 = 2, LT_BF16 = 14 };                 /* cudaDataType */
 enum { LT_BY_F32 = 68, LT_BY_F64 = 70, LT_BY_TF32 = 77 };                  /* cublasComputeType_t */
 enum { LT_TRANSA = 3, LT_TRANSB = 4, LT_EPILOGUE = 7, LT_BIAS = 8, LT_BIAS_TYPE = 26 };
-/* LT_SUMS_B: CUBLASLT_EPILOGUE_BGRADB, the sums of the columns of op(B) into the bias */
+/* CUBLASLT_EPILOGUE_*. LT_SUMS_B is BGRADB: writes the sums of the columns of op(B) to the bias. */
 enum { LT_DEFAULT = 1, LT_RELU = 2, LT_ADD_BIAS = 4, LT_RELU_BIAS = 6, LT_SUMS_B = 512 };
 enum { LT_BATCH = 5, LT_STRIDE = 6, LT_WORKSPACE = 1 };
-/* of A, and of B, C, D after it: cublasLtMatmulPreferenceAttributes_t */
+/* cublasLtMatmulPreferenceAttributes_t: alignment of A; those of B, C and D follow. */
 enum { LT_ALIGNED = 5 };
 
 #define LT_FUNCTIONS(_) \

@@ -1,5 +1,5 @@
 /* cudnn.h - the part of cuDNN 9's graph interface that is used here, declared by hand (see
-** driver.h). Everything is a descriptor: made, given attributes, finalized. */
+** driver.h). All objects are descriptors, which are created, get attributes and are finalized. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -18,8 +18,8 @@ enum { DNN_HANDLE = 0, DNN_DATA_TYPE = 1, DNN_BOOLEAN = 2, DNN_INT64 = 3, DNN_DO
 enum { DNN_POINTWISE = 0, DNN_CONVOLUTION = 1, DNN_ENGINE = 2, DNN_CONFIG = 3, DNN_CHOICE = 4,
        DNN_PLAN = 5, DNN_OP_FORWARD = 10, DNN_OP_FILTER = 11, DNN_OP_DATA = 12,
        DNN_OP_POINTWISE = 13, DNN_GRAPH = 15, DNN_PACK = 16, DNN_TENSOR = 17 };
-/* cudnnBackendAttributeName_t. The attributes of an operation of convolution follow its first one:
-** alpha, beta, convolution, then the tensors in an order of its own. */
+/* cudnnBackendAttributeName_t. Attributes of a convolution's operation have consecutive numbers:
+** alpha, beta, convolution, then the tensors, in an order that depends on the operation. */
 enum { DNN_POINTWISE_MODE = 0, DNN_POINTWISE_COMPUTE = 1, DNN_POINTWISE_NAN = 2,
        DNN_CONVOLUTION_COMPUTE = 100, DNN_CONVOLUTION_MODE = 101, DNN_DILATIONS = 102,
        DNN_STRIDES = 103, DNN_PAD_AFTER = 104, DNN_PAD_BEFORE = 105, DNN_SPATIAL_AXES = 106,

@@ -1,5 +1,5 @@
-/* deformable.c - _contrib_DeformableConvolution and its modulated form: columns of what the taps
-** read (kernels/deform.cu), image by image, and products by cublasLt. */
+/* deformable.c - _contrib_DeformableConvolution and its modulated form: columns of the samples
+** (kernels/deform.cu), image by image, and products by cublasLt. */
 #include "cuda/reduce.h"
 #include "cuda/product.h"
 #include "cuda/row.h"
@@ -31,8 +31,8 @@ static int start_deform(const struct call *c, const char *name, int64_t n, void 
   return cuda_start(c, FAMILY_deform, name, words, n, params);
 }
 
-/* Of each group, a product of weight (filters x depth) and columns (depth x area), and of what
-** their gradients are made. */
+/* Operands of the products of a group: result = weight (filters x depth) times columns (depth x
+** area), and those for gradients. */
 enum { RESULT, WEIGHT, COLUMNS, PRODUCTS };
 struct deform_plans { struct product_plan *of[PRODUCTS]; };
 struct deform_sizes { int64_t groups, filters, depth; };
@@ -125,7 +125,7 @@ static size_t back_scratch(const struct call *c)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* What the taps of one image read. */
+/* Inputs of one image. */
 struct deform_reads { void *x, *offset, *mask; };
 /* Returns the arrays of image i. in: data, offset [, mask] */
 static struct deform_reads make_deform_reads(

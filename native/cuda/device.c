@@ -1,12 +1,11 @@
-/* device.c - a GPU as a kind of device: its memory, copies and streams.
+/* device.c - the device operations of a GPU: memory, copies, streams.
 **
-** Each device has four streams: one of its queue's thread, on which everything that tasks start
-** runs in order, a second one on which a task may run a part of its work beside it (second.c), one
-** for what the host sends meanwhile (send.c), and one for the other threads, whose reads and writes
-** wait. A task is complete when the queue has waited for its stream
-** (`finish_queue`) or for the mark after it (`wait_for_task`). Copies between pageable memory of
-** the host and the device go in pieces through two pinned buffers, one filled while the other
-** travels.
+** Each device has four streams: that of its queue's thread, on which the work of tasks runs in
+** order; a second one, on which a task may run a part of its work concurrently (second.c); one for
+** data that the host sends meanwhile (send.c); and one for reads and writes by other threads, which
+** wait for them. A task has completed when the queue has waited for its stream (`finish_queue`) or
+** for the mark after it (`wait_for_task`). Copies between pageable host memory and the device go
+** piece by piece through two pinned buffers: one is filled while the other is sent.
 */
 #include <pthread.h>
 #include "cuda/collective.h"
@@ -26,7 +25,7 @@ struct gpu {
   pthread_mutex_t copying;                            /* other threads' copies, one at a time */
   char *staging;                                      /* for kernels that run on the host */
   size_t staging_bytes;
-  cu_event mark[MARKS];                               /* of task number k at k % MARKS */
+  cu_event mark[MARKS];                               /* that of task number k is mark[k % MARKS] */
   struct stamp_clock clock;                           /* of the queue's stream */
 };
 static struct gpu gpus[CUDA_DEVICES];
@@ -106,7 +105,8 @@ static void drop_streams(struct gpu *g)
   *g = (struct gpu){ 0 };
 }
 
-/* Takes the device's context. Others may have it alone, or all of its memory. */
+/* Retains the device's context. Fails if another process uses the device exclusively, or all of its
+** memory. */
 static int take_device(struct cuda_device *d)
 {
   int mode = 0, result = cu_api.DevicePrimaryCtxRetain(&d->context, d->id);
@@ -149,7 +149,7 @@ static int start_gpu(struct gpu *g, int id)
   TRY(take_device(d));
   int code = make_streams(g);
   if (code) {
-    struct failure *f = failure_take(code); /* drop_streams may fail on its own */
+    struct failure *f = failure_take(code); /* drop_streams may set another failure */
     drop_streams(g);
     code = failure_report(f);
     failure_drop(f);
@@ -210,8 +210,8 @@ static int await_ticket(int device, struct ticket t)
   return cuda_check(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
-/* Waits for a task. What kernels found so far may be a later task's: then the whole stream is
-** waited for. */
+/* Waits for a task. If kernels have found an error, it may be a later task's: then it waits for the
+** whole stream. */
 static int wait_for_task(int device, uint64_t seq)
 {
   struct gpu *g = gpu_of(device);
@@ -240,7 +240,8 @@ static bool read_stamps(int device, void *first, void *last, int64_t *from, int6
   return !cuda_enter(device) && stamp_read(&gpu_of(device)->clock, first, last, from, to);
 }
 
-/* Returns whether the device is lost: an error of a kernel or a copy sticks to the context. */
+/* Returns whether the device is lost: the driver keeps an error of a kernel or a copy in the
+** context. */
 static bool is_lost(int device)
 {
   if (cuda_enter(device)) return true;
@@ -287,7 +288,7 @@ static int make_staging(int device, size_t bytes, void **out)
 {
   struct gpu *g = gpu_of(device);
   if (bytes > g->staging_bytes || !g->staging) {
-    TRY(finish_queue(device)); /* copies out of the old one may be under way */
+    TRY(finish_queue(device)); /* copies from the old block may be in progress */
     if (g->staging) cu_api.MemFreeHost(g->staging);
     g->staging = NULL;
     g->staging_bytes = align_up(MAX(bytes, 1 << 20), 1 << 20);

@@ -1,8 +1,7 @@
-/* dnn.c - see dnn.h. A convolution is a graph of cuDNN: the operation itself, then bias and relu,
-** between which the numbers have no place in memory. cuDNN ranks its engines for the graph; of
-** those that are deterministic and as precise as was asked for, the first is taken, or the fastest
-** (trial.h). Plans are found by the convolution and kept as long as the process, as compiled
-** kernels are.
+/* dnn.c - see dnn.h. A convolution is a cuDNN graph: the operation, then bias and relu, without
+** storing intermediate results. cuDNN ranks its engines for the graph; among those that are
+** deterministic and precise enough the first one is used, or the fastest (trial.h). Plans are kept
+** as long as the process, like compiled kernels.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -17,7 +16,7 @@ struct dnn_plan {
   struct dnn_plan *next;
   struct dnn_convolution c;
   int device;
-  /* what the plan was made of, and it itself */
+  /* descriptors of which the plan was made */
   dnn_thing part[PARTS];
   int n;
   dnn_thing plan;                                     /* NULL: there is none */
@@ -27,7 +26,7 @@ struct dnn_plan {
 static struct dnn_functions dnn;
 static dnn_handle handles[CUDA_DEVICES];
 static struct dnn_plan *plans[BUCKETS];
-/* of the library, the handles and the plans */
+/* guards the library, the handles and the plans */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int loaded;                                    /* 1: yes, -1: no */
 static int version;                                   /* of cuDNN, 91900 */
@@ -249,8 +248,8 @@ static dnn_thing plan_with(
 /* A plan, and the engine's settings that it was made of. */
 struct candidate { dnn_thing config, plan; int64_t workspace; };
 
-/* Gives plans of the first engines that are allowed, of those that the library ranks in this mode,
-** at most `most`; returns how many. */
+/* Makes plans of the first allowed engines in the library's ranking of this mode, at most `most`.
+** Returns how many. */
 static int find_candidates(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode,
     struct candidate *out, int most)
 {
@@ -317,7 +316,7 @@ static bool start_convolution(void *of, int i, char *memory)
       m->p, m->candidate[i].plan, (struct dnn_arrays){ memory, w, y, bias }, bias + m->bias);
 }
 
-/* Returns which of n candidates to take. */
+/* Returns which of n candidates to use. */
 static int time_candidates(const struct dnn_plan *p, const struct candidate *candidate, int n)
 {
   const struct dnn_convolution *c = &p->c;
@@ -368,8 +367,8 @@ static void build_plan(struct dnn_plan *p)
   while (p->n) dnn.DestroyThing(p->part[--p->n]);
 }
 
-/* Returns the plan. NULL: out of memory, or no cuDNN; a plan of nothing where cuDNN has none. Call
-** under the lock. */
+/* Finds or makes the plan; plan.plan is NULL if cuDNN has none. Returns NULL if out of memory or
+** without cuDNN. Call under the lock. */
 static const struct dnn_plan *find_plan(int device, const struct dnn_convolution *c)
 {
   uint32_t h = (uint32_t)device;
@@ -403,8 +402,8 @@ size_t dnn_workspace(int device, const struct dnn_convolution *c)
   return p && p->plan ? (size_t)p->workspace : 0;
 }
 
-/* Returns the plan for arrays at these addresses: another one, in the same workspace, where they
-** are less aligned than planned. */
+/* Returns the plan for arrays at these addresses: if they are less aligned than planned, another
+** one with the same workspace. */
 static const struct dnn_plan *fitting_plan(
     int device, const struct dnn_convolution *c, struct dnn_arrays a)
 {

@@ -1,6 +1,6 @@
-/* driver.h - the parts of the CUDA driver's and NVRTC's interfaces that are used here, declared by
-** hand so that no toolkit is needed to build: functions found in the libraries when the first
-** device is asked for (load.c). Names are the libraries' without their prefixes. */
+/* driver.h - the parts of the interfaces of the CUDA driver and NVRTC that are used here, declared
+** by hand, so that no toolkit is needed to build. The functions are looked up in the libraries when
+** a device is first needed (load.c). Names are those of the libraries without prefixes. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* family.c - see family.h; the texts of kernels/ are taken into the library unchanged. A variant
-** is compiled of a family's text without the other kernels in it. */
+/* family.c - see family.h. The files of kernels/ are embedded in the library unchanged. A kernel is
+** compiled from a family's text without the other kernels. */
 #include <pthread.h>
 #include "cuda/family.h"
 
@@ -49,7 +49,7 @@ static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
-/* headers that a family includes after what is defined; team.cuh comes last, for all */
+/* headers that a family includes after the definitions; team.cuh comes last, for all */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
   { FAMILY_decoding, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_flash_attention, { "draw.cuh", cuda_text_draw_header } },
@@ -169,7 +169,7 @@ int cuda_family_compile(int device, enum cuda_family family, const char *before,
   return code;
 }
 
-/* -- what was compiled before ------------------------------------------------------------------ */
+/* -- compiled kernels -------------------------------------------------------------------------- */
 
 enum { BUCKETS = 1024 };
 struct family_function {

@@ -1,6 +1,6 @@
-/* family.h - kernels of our own: a family is a file of CUDA C++ in kernels/, embedded as text, of
-** which one kernel at a time is compiled for the dtypes and constants of a call. A kernel begins
-** with a line `extern "C" __global__ void NAME(` and ends with the next line that is `}`. */
+/* family.h - our own kernels. A family is a file of CUDA C++ in kernels/, embedded as text. Its
+** kernels are compiled one at a time, for the dtypes and constants of a call. A kernel begins with
+** a line `extern "C" __global__ void NAME(` and ends with the next line that is `}`. */
 #pragma once
 #include "cuda/cuda.h"
 
@@ -69,43 +69,45 @@ enum cuda_family {
 
 enum {
   CUDA_BLOCK = 256,                                   /* threads of a block, in all families */
-  CUDA_WORDS = 384,                                   /* bytes of the words of a call, at most */
+  CUDA_WORDS = 384,                                   /* most bytes of a call's words */
 };
 
-/* Finds kernel `name` of a family, compiled with `defines`, a format: "T=float N=3", each word one
-** #define. Compiled kernels are kept by these words and by the name, which has to stay. */
+/* Finds kernel `name` of a family, compiled with `defines`: a printf format for "T=float N=3",
+** where each word makes a #define. Compiled kernels are kept, by these words and the address of
+** `name`, which must stay valid. */
 int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
-/* Does the same with the words as they are. */
+/* Does the same without formatting. */
 int cuda_family_find(int device, enum cuda_family family, const char *name, const char *defines,
     cu_function *out);
-/* Compiles a kernel with a text before what is defined; it is not kept. */
+/* Compiles a kernel with the text `before` in front of the definitions. The result is not kept. */
 int cuda_family_compile(int device, enum cuda_family family, const char *before,
     const char *defines, const char *name, cu_function *out);
 /* Returns the name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
 /* Returns the name of the unsigned integer of 1, 2, 4, 8 or 16 bytes: "u8", "u32" ... */
 const char *cuda_unit(size_t size);
-/* Returns the type of indices of so many elements. */
+/* Returns the type of indices for n elements. */
 static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
-/* Returns how many blocks of CUDA_BLOCK run n threads, at most as many as keep the device busy. */
+/* Returns how many blocks of CUDA_BLOCK threads to launch for n threads: at most as many as keep
+** the device busy. */
 int64_t cuda_blocks(int device, int64_t n);
 /* Launches n threads, or as many as keep the device busy. */
 int  cuda_run(const struct call *c, cu_function f, int64_t n, void **params);
-/* Returns the elements of dtype in a load of 16 bytes, where a line of n is whole such packs and
-** each array (NULL: absent) begins at one; else 1. */
+/* Returns the elements of a load of 16 bytes, if a line of n is a multiple of that and each array
+** (NULL: absent) is aligned to it; else 1. */
 int  cuda_pack(int dtype, int64_t n, void *const *arrays, int count);
-/* Returns how many packs each of `threads` threads holds of a row of k elements in registers: a
-** power of two, of at most `most` elements. 0: the row is longer, or shorter than the team. */
+/* Returns how many packs of a row of k elements each of `threads` threads keeps in registers: a
+** power of two, at most `most` elements. 0: the row is too long, or shorter than the team. */
 int  cuda_held(int64_t k, int threads, int pack, int most);
-/* Returns how many threads share a row of k elements, `inner` apart, where there are so many rows
-** (kernels/team.cuh). */
+/* Returns how many threads (a team, kernels/team.cuh) work on each of `rows` rows of k elements,
+** which are `inner` apart. */
 int  cuda_team(int64_t rows, int64_t k, int64_t inner);
 
-/* Returns which of the operators that share its kernels the call's operator is: the fourth field of
-** its row. */
+/* Returns op_kernels.what of the call's operator, which tells operators apart that share
+** kernels. */
 static inline int cuda_what(const struct call *c) { return op_backend_kernels(c->op)->what; }
-/* Returns a parameter of the call's operator; `otherwise` where it has none of that name. */
+/* Returns a numeric parameter of the call's operator; `otherwise` if there is none of that name. */
 double cuda_number(const struct call *c, const char *name, double otherwise);
 static inline bool cuda_flag(const struct call *c, const char *name)
 {
@@ -138,7 +140,7 @@ static inline struct cuda_draw_key cuda_draw_key(const struct call *c)
   return (struct cuda_draw_key){ r->rng.seed, r->rng.counter, c->node, r->rng_on_device };
 }
 
-/* Returns a piece of scratch at *at and moves *at to after it. */
+/* Returns `bytes` of scratch at *at, and advances *at. */
 static inline void *cuda_piece(char **at, size_t bytes)
 {
   void *p = *at;
@@ -147,27 +149,26 @@ static inline void *cuda_piece(char **at, size_t bytes)
 }
 
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
-/* Writes factor * from to `to`, or adds it, in one dtype. Does nothing where `to` is unused. */
+/* Writes or adds factor * from to `to`, of the same dtype. Does nothing if `to` is unused. */
 int cuda_times(const struct call *c, const struct operand *to, const struct operand *from,
     double factor, bool add);
-/* Zeros elements; p may be NULL. */
+/* Zeros an operand; its p may be NULL. */
 int cuda_zero(const struct call *c, const struct operand *x);
 
 /* Returns the bytes of `count` keys (kernels/keys.cuh) and of the scratch that sorts them. */
 size_t cuda_keys_bytes(int64_t count);
-/* Sorts `count` keys in lines of n; equal ones keep their order. *keys and space have
-** cuda_keys_bytes(count) bytes each; *keys becomes the one of them with the result (sorting.c). */
+/* Sorts `count` keys in lines of n, stably. *keys and space have cuda_keys_bytes(count) bytes each;
+** *keys is set to the one with the result. */
 int cuda_sort_keys(const struct call *c, void **keys, void *space, int64_t count, int64_t n);
-/* Sorts keys of which only the lowest `bits` bits may differ from 0. Otherwise like
-** cuda_sort_keys. */
+/* Does the same for keys of which only the lowest `bits` bits may differ from 0. */
 int cuda_sort_bits(
     const struct call *c, void **keys, void *space, int64_t count, int64_t n, int bits);
-/* data goes through as it is (losses.c) */
+/* Kernels that copy input 0 to output 0 (losses.c). */
 extern const struct kernel cuda_copies[];
 /* moves.c */
 extern const struct primitives cuda_primitives;
 /* random.c */
 struct random_numbers;
 int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
-/* float32, float64 and the half types, which kernels of ours read as float32 */
+/* float32, float64, and the half types, with which our kernels compute in float32 */
 enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };

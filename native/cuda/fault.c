@@ -1,5 +1,5 @@
-/* fault.c - what kernels find wrong in contents, which the host does not see: the first finding of
-** a device is in pinned memory, and becomes an error when the task ends. */
+/* fault.c - errors that kernels find in the contents of arrays, which the host does not see: the
+** first one of a device is written to pinned memory and becomes a failure when the task ends. */
 #include "cuda/cuda.h"
 
 /* as kernels/fault.cuh has them */
@@ -13,7 +13,7 @@ int cuda_fault_new(struct cuda_fault **out)
   return TY_OK;
 }
 
-/* in an address of a struct origin; one of a struct op is without it */
+/* lowest bit of `op`: it is the address of a struct origin, not of a struct op */
 enum { IS_ORIGIN = 1 };
 
 int64_t cuda_origin(const struct call *c)
@@ -21,7 +21,7 @@ int64_t cuda_origin(const struct call *c)
   return c->origin ? (int64_t)((uintptr_t)c->origin | IS_ORIGIN) : (int64_t)(uintptr_t)c->op;
 }
 
-/* Adds what a kernel got as `op` to the failure. */
+/* Adds the node or operator that `op` stands for to the failure. */
 static void add_origin(int64_t op)
 {
   if (op & IS_ORIGIN) {

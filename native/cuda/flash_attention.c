@@ -44,8 +44,8 @@ struct attention_tiles {
   bool nhtc, time_first;                              /* the layout */
 };
 
-/* Returns the distances in x, whose heads have `parts` side by side. *p: the address of part number
-** `part` of the first head. */
+/* Returns the strides of x, whose heads have `parts` parts side by side. *p: address of part `part`
+** of the first head. */
 static struct tile_side make_side(const struct attention_tiles *f, const struct operand *x,
     int64_t heads, int parts, int part, void **p)
 {
@@ -59,7 +59,7 @@ static struct tile_side make_side(const struct attention_tiles *f, const struct 
     f->time_first ? dim[1] * dim[2] : dim[2] };
 }
 
-/* Fills in the distances of a mask or a bias; 0 along an axis that it is broadcast along. */
+/* Fills in the strides of a mask or a bias; 0 along axes that broadcast. */
 static void fill_grid(const struct operand *x, int64_t step[4])
 {
   int64_t of = 1;
@@ -147,8 +147,7 @@ static int64_t count_row_bytes(const struct attention_tiles *f, int dtype)
   return (align_up((size_t)f->d, 8) + align_up((size_t)f->dv, 8)) * each;
 }
 
-/* Returns the elements of a load: a power of two that divides all distances and sizes, of arrays
-** that are aligned. */
+/* Returns the elements of a load: a power of two that divides all strides, sizes and addresses. */
 static int choose_pack(const struct attention_tiles *f, int dtype, const struct tile_side *dy,
     void *const *p, int count)
 {
@@ -159,11 +158,12 @@ static int choose_pack(const struct attention_tiles *f, int dtype, const struct 
   return cuda_pack(dtype, all & -all, p, count);
 }
 
-/* Up to that many queries, rows of a tile have teams of threads, each for a part of the keys. */
+/* With up to this many queries, a row of a tile has a team of threads, each for a part of the
+** keys. */
 enum { FEW_ROWS = 8 };
 
-/* Returns whether tensor cores multiply: half types in heads that fit into registers, enough
-** queries, and a GPU whose products are of the form in kernels/tensor.cuh. */
+/* Returns whether tensor cores can be used: half types, heads that fit into registers, enough
+** queries, and a GPU with the instructions of kernels/tensor.cuh. */
 static bool has_tensor_kernels(const struct attention_widths *h)
 {
   enum { REGISTERS = 128 };                           /* columns of a head */
@@ -172,7 +172,7 @@ static bool has_tensor_kernels(const struct attention_widths *h)
       h->key <= REGISTERS && h->value <= REGISTERS && cuda_device(h->device)->arch >= ARCHITECTURE;
 }
 
-/* Answers attention_multiplies_alike: products of half types are computed on tensor cores. */
+/* Implements attention_multiplies_alike: plain products of half types use tensor cores. */
 static bool multiplies_alike(const struct attention_widths *h)
 {
   return h->dtype == TY_F64 || (h->dtype == TY_F32 && !precision_allows_tf32(h->precision)) ||
@@ -186,7 +186,8 @@ __attribute__((constructor)) static void register_heads(void)
 
 struct tile_launch { cu_function f; int64_t blocks; };
 
-/* Finds a kernel on ordinary cores, and the blocks that take `rows` of each of `heads` heads. */
+/* Finds a kernel for ordinary cores, and the number of blocks for `rows` rows of each of `heads`
+** heads. */
 static int find_tile_kernel(const struct call *c, const struct attention_tiles *f, const char *name,
     int pack, int64_t rows, int64_t heads, struct tile_launch *out)
 {

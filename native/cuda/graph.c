@@ -1,9 +1,9 @@
-/* graph.c - what a queue's thread starts on its stream, recorded as a CUDA graph, which one call
-** starts again. Only this thread's calls count: others may allocate meanwhile. */
+/* graph.c - records the work that a queue's thread starts on its stream as a CUDA graph, which one
+** call starts again. Only calls of this thread are recorded; others may allocate meanwhile. */
 #include "cuda/cuda.h"
 
 struct recorded { cu_graph_exec runs; struct cuda_work work; };
-/* what this thread records, which is `noted`; NULL: it records nothing */
+/* counts of what this thread records; NULL: it records nothing */
 static __thread struct cuda_work *recording;
 static __thread struct cuda_work noted;
 

@@ -1,4 +1,4 @@
-/* levels.c - numbers as 8-bit integers and back (kernels/levels.cu): _contrib_quantize,
+/* levels.c - quantization to 8-bit integers and back (kernels/levels.cu): _contrib_quantize,
 ** _contrib_quantize_v2, _contrib_quantize_asym, _contrib_requantize, _contrib_dequantize,
 ** _contrib_quantized_act and _contrib_quantized_flatten; _contrib_calibrate_entropy
 ** (kernels/entropy.cu). */
@@ -16,14 +16,14 @@ static double get_largest_level(int dtype)
 int cuda_start_levels(const struct call *c, const char *name, int data, int result, double levels,
     int64_t n, void **params)
 {
-  /* Not a row: the words are floats, which follow from the dtypes. */
+  /* Not a row, since the words contain floats that depend on the dtypes. */
   const double most = get_largest_level(result);
   return cuda_start_words(c, FAMILY_levels, name, n, params,
       "T=%s Q=%s LEAST=%.1f MOST=%.1f LEVELS=%.1f TEAM=%d", cuda_type(data), cuda_type(result),
       result == TY_U8 ? 0.0 : -most, most, levels, CUDA_BLOCK);
 }
 
-/* The range of data: given as parameters, or found in the device's memory by "find_range". */
+/* The range of data: parameters, or computed in device memory by kernel "find_range". */
 struct level_range {
   double least, most;
   bool given;
@@ -49,7 +49,7 @@ static int quantize_data(const struct call *c, struct level_range s, double leve
 
 static int quantize_run(struct call *c) { return quantize_data(c, (struct level_range){ 0 }, 0); }
 
-/* Returns the range that the operator was given, or the data's own. */
+/* Returns the range in the parameters, or the data's own. */
 static struct level_range calibrated_range(const struct call *c)
 {
   struct level_range s = { cuda_number(c, "min_calib_range", NAN),

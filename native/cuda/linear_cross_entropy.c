@@ -1,6 +1,6 @@
-/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array of
-** all probabilities: as the operator's file says, slab by slab of rows, of which forward finds the
-** gradients and backward hands them on. */
+/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, by slabs of rows,
+** without an array of all probabilities (operators/nn/linear_cross_entropy.c). Forward computes the
+** gradients, and backward copies them. */
 #include "cuda/product.h"
 #include "cuda/reduce.h"
 #include "cuda/softmax.h"
@@ -8,7 +8,7 @@
 
 enum {
   SLAB  = 16 << 20,                                   /* bytes of a slab of scores */
-  LEAST = 64,                                         /* rows of a slab, at least */
+  LEAST = 64,                                         /* least rows of a slab */
 };
 
 struct slabs {
@@ -77,8 +77,8 @@ static size_t scores_bytes(const struct slabs *s)
   return align_up((size_t)(s->rows * s->n) * dtype_size(s->dtype), ALIGN);
 }
 
-/* Returns the bytes of a slab; of what products and sums need, one after the other; of how many
-** labels count. */
+/* Returns the bytes of a slab, of the workspace shared by products and sums, and of the number of
+** valid labels. */
 static size_t work_bytes(const struct call *c, const struct slabs *s)
 {
   struct reduce r = cuda_reduce_all_but(s->dtype, s->rows, s->n, 1);
@@ -98,8 +98,8 @@ static size_t forward_scratch(const struct call *c)
 
 enum { PER_NOTHING, PER_BATCH, PER_VALID };
 
-/* Replaces scores by gradients and writes the loss. valid: how many labels count where some are
-** ignored, else NULL. */
+/* Replaces scores by gradients and writes the loss. valid: the number of labels that are not
+** ignored; NULL: none is ignored. */
 static int entropy_rows(
     const struct call *c, const struct slabs *s, int64_t first, int64_t rows, void *z, void *valid)
 {

@@ -1,11 +1,11 @@
-/* load.c - finds CUDA's libraries when they are first asked for: the driver, which comes with the
-** machine's GPU, NVRTC, which comes with the toolkit, and those that some kernels need.
+/* load.c - loads CUDA's libraries at their first use: the driver, NVRTC of the toolkit, and those
+** that some kernels need.
 **
-** Libraries in the folders of TYCHO_CUDA_PATH (separated by colons, as wheels of Python have one
-** for each library) go before all others; then the system's search by soname; then CUDA_HOME. A
-** driver serves toolkits up to its own: libraries of toolkit 13 are not looked for where it serves
-** CUDA 12. Nothing is linked: a machine without a GPU runs the same library, which reports what is
-** missing, and which packages have it, only when it asks for gpu(i).
+** The folders of TYCHO_CUDA_PATH (separated by colons, since Python wheels have one folder per
+** library) are searched first, then the system's path by soname, then CUDA_HOME. A driver supports
+** toolkits up to its own version: libraries of toolkit 13 are not looked for if it supports CUDA 12
+** only. Nothing is linked: the same library runs on machines without a GPU, and reports what is
+** missing, and which packages have it, when gpu(i) is used.
 */
 #include <dlfcn.h>
 #include <link.h>
@@ -23,7 +23,7 @@ struct cu_functions cu_api;
 struct nvrtc_functions nvrtc_api;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* what became of it: TY_OK, or a code and its words */
+/* result of loading: TY_OK, or a code with its text */
 static int state;
 static char reason[2048];
 static int driver_version, nvrtc_version;
@@ -31,7 +31,7 @@ static int driver_version, nvrtc_version;
 int cuda_driver_version(void) { return driver_version; }
 int cuda_nvrtc_version(void) { return nvrtc_version; }
 
-/* toolkits that a driver serves: 13 and 12, or 12 only */
+/* toolkits that a driver supports: 13 and 12, or 12 only */
 enum { TOOLKIT_13, TOOLKIT_12, TOOLKITS };
 static int best_toolkit(void)
 {
@@ -40,9 +40,10 @@ static int best_toolkit(void)
 
 struct library {
   const char *name, *what, *disable;
-  const char *soname[3];                              /* any of them is right, but see of_toolkit */
+  const char *soname[3];                              /* any of them, but see of_toolkit */
   bool of_toolkit;                                    /* soname has one name for each toolkit */
-  const char *others[4];                              /* versions that are reported, not loaded */
+  /* other versions, which are reported but not loaded */
+  const char *others[4];
   const char *version;                                /* its function, which returns a size_t */
   int by;                                             /* a step of the major version in that */
   const char *pip[TOOLKITS];                          /* its package in PyPI */
@@ -77,8 +78,8 @@ static const struct library libraries[] = {
 
 /* -- looking for one --------------------------------------------------------------------------- */
 
-/* Opens folder/soname; with n 0 a soname on the system's search path. Appends the reason to `why`
-** where the file exists and does not load: a library that it needs may be missing. */
+/* Opens folder/soname, or with n 0 a soname on the system's search path. If the file exists but
+** does not load, which may be for lack of another library, appends the reason to `why`. */
 static void *open_at(const char *folder, size_t n, const char *soname, struct text *why)
 {
   char path[4096];
@@ -98,7 +99,7 @@ static void *open_in(
   return lib;
 }
 
-/* Opens the first of the sonames in TYCHO_CUDA_PATH, else where the system looks, else in
+/* Opens the first of the sonames that is in TYCHO_CUDA_PATH, else on the system's path, else in
 ** CUDA_HOME. */
 static void *open_anywhere(const char *const *sonames, struct text *why)
 {
@@ -291,11 +292,11 @@ int cuda_load(void)
   return state ? fail(state, "%s", reason) : TY_OK;
 }
 
-/* the device that this thread's calls are for, -1: none yet */
+/* the device that failures of this thread name; -1: none yet */
 static __thread int subject = -1;
 void cuda_name_device(int id) { subject = id; }
 
-/* Returns what helps with errors that are the machine's; "": nothing that is known here. */
+/* Returns advice about an error of the machine's installation; "": none. */
 static const char *advice_for(int result)
 {
   switch (result) {
@@ -317,7 +318,7 @@ int cuda_check(int result, const char *what)
   const char *name = NULL, *text = NULL;
   char device[32] = "";
   if (!result) return TY_OK;
-  cu_api.GetErrorName(result, &name); /* there: nothing is called before all were found */
+  cu_api.GetErrorName(result, &name); /* set: nothing is called before all functions are found */
   cu_api.GetErrorString(result, &text);
   if (subject >= 0) snprintf(device, sizeof device, "gpu(%d): ", subject);
   return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s%s: %s (%s, %d)%s",

@@ -6,7 +6,7 @@
 #include "cuda/row.h"
 #include "op/registry.h"
 
-/* Two matrices, or sets of them, whose products make a result and the gradients. */
+/* Two matrices, or sets of them, that an operator multiplies. */
 struct matrices { int dtype; bool ta, tb; int64_t m, n, k, batch; double alpha; };
 struct plans { struct product_plan *of[2]; struct product_with_sums weight; };
 
@@ -19,7 +19,7 @@ static void plans_done(void *state)
   product_done(s->weight.plan);
 }
 
-/* Returns op(A) (m x k) times op(B) (k x n), packed one after the other. */
+/* Returns the product op(A) (m x k) op(B) (k x n) of dense matrices. */
 static struct product make_product(
     const struct matrices *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
 {
@@ -146,9 +146,9 @@ static int own_inputs(const struct call *c)
 enum {
   /* rows and columns of a block's tile in act_product.cu, products of a slab */
   TILE = 32,
-  /* Tiles that a multiprocessor has at once, and products of an element, at most, where our kernel
-  ** makes the product. By the rate of shared memory two blocks take 0.6 us for a slab each at
-  ** 1.7 GHz, and so no longer for all than a library's kernel, some 3 us. Not measured. */
+  /* Limits for our own kernel: tiles per multiprocessor, and products per element. By the rate of
+  ** shared memory two blocks take 0.6 us per slab at 1.7 GHz, so all slabs take no longer than a
+  ** library's kernel, about 3 us. Not measured. */
   MOST_TILES = 2,
   MOST_DEPTH = 128,
 };
@@ -158,9 +158,9 @@ static int64_t count_tiles(const struct matrices *s)
   return (s->m + TILE - 1) / TILE * ((s->k + TILE - 1) / TILE);
 }
 
-/* Returns whether a kernel of our own makes the gradient of FullyConnected's data, A: where that is
-** small. It can apply the gradient of the activation which made A, too, and makes the product where
-** it does not, so that the bits are the same. */
+/* Returns whether our own kernel computes the gradient of FullyConnected's data, A: if that is
+** small. It can include the gradient of the activation that made A, and is used without that as
+** well, so that the bits are the same. */
 static bool makes_product(const struct call *c, const struct matrices *s)
 {
   return cuda_what(c) == LINEAR && s->n <= MOST_DEPTH &&
@@ -198,7 +198,8 @@ static int bias_gradient(struct call *c, const struct matrices *s)
 
 /* -- FullyConnected's data gradient by our own kernels (act_product.cu) ------------------------ */
 
-/* Computes the product, and applies the slope, of an activation and the data, unless it is NULL. */
+/* Computes the product, and multiplies it by the derivative of an activation, unless `slope` is
+** NULL. */
 static int make_small_product(
     const struct call *c, const struct matrices *s, const struct fused_op *slope)
 {
@@ -208,7 +209,7 @@ static int make_small_product(
       "T=%s ACT=%d ADD=%d", cuda_type(s->dtype), slope ? slope->act : ACT_NONE, c->add & 1);
 }
 
-/* Multiplies the result of the product by the slope. */
+/* Multiplies the product in place by the derivative. */
 static int apply_slope(const struct call *c, const struct fused_op *slope)
 {
   const struct operand *y = &c->in[slope->operand];
@@ -285,7 +286,7 @@ static int multiply_transpose(struct call *c)
   return product_run(c, &p, &s->of[0], c->in[0].p, c->in[0].p, NULL, c->out[0].p, c->tmp);
 }
 
-/* Refuses what no product does; in: head gradient, A. */
+/* Refuses what product_refuse does. in: head gradient, A. */
 static const char *square_back_refuse(const struct call *c)
 {
   struct product p = square_product(c, &c->in[1].d, 1);

@@ -1,13 +1,13 @@
-/* moves.c - what kernels are made of that run on any device (kernel/primitives.h): moves of
-** elements (kernels/move.cu, transpose.cu) and sums (reduce.h) on a GPU. */
+/* moves.c - the primitives of kernel/primitives.h on a GPU: moves of elements (kernels/move.cu,
+** transpose.cu) and sums (reduce.h). */
 #include "cuda/reduce.h"
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
 static bool is_even(int64_t x) { return x % 2 == 0; }
 
-/* Takes elements of twice the size, where the innermost axis runs along both arrays and all else is
-** divisible. */
+/* Doubles the element size if the innermost axis is contiguous in both arrays and everything is
+** divisible. Returns whether it did. */
 static bool widen_units(struct move *m, const void *dst, const void *src, size_t size)
 {
   enum { LOAD = 16 };                                 /* the widest one, in bytes */
@@ -50,8 +50,8 @@ static int launch_nest(
 
 enum { TILE = 32, NARROW = 8, WORD = 4 };             /* TILE as in kernels/transpose.cu */
 
-/* Finds the axes of neighbours in dst and in src. Returns false where they are not two or one is
-** short. */
+/* Finds the axes that are contiguous in dst and in src. Returns false unless they differ and are
+** long. */
 static bool transposed_axes(const struct move *m, int *to, int *from)
 {
   *to = *from = -1;
@@ -108,7 +108,8 @@ static int move_nest(int device, const struct move *m, void *dst, const void *sr
   int to, from;
   move_simplify(m, &wide);
   while (widen_units(&wide, dst, src, size)) size *= 2;
-  move_simplify(&wide, &simple);                      /* a unit may be the whole innermost axis */
+  /* again, since a unit may be the whole innermost axis */
+  move_simplify(&wide, &simple);
   if (transposed_axes(&simple, &to, &from))
     return transpose_tiles(device, &simple, to, from, dst, src, size);
   struct nest_args s = make_nest(&simple);

@@ -11,7 +11,7 @@ enum { LAYER_NORM, INSTANCE_NORM, GROUP_NORM, RMS_NORM };
 struct norm_args { int64_t rows, k, inner, groups, parts; double eps; };
 struct row_norm {
   struct norm_args args;
-  bool shared;                                        /* gamma and beta are one number for a row */
+  bool shared;                                        /* a row has a single gamma and beta */
   bool deviation;                                     /* the third output is sqrt(var + eps) */
   bool centered;                                      /* there are a mean and a beta */
   int dtype;
@@ -45,8 +45,8 @@ static struct row_norm make_row_norm(const struct call *c, const ty_desc *d)
   return n;
 }
 
-/* Decides whether threads hold their rows in registers, at most `most` elements of each; else (held
-** 0) each pass reads the rows again. */
+/* Chooses whether threads keep their part of a row in registers, at most `most` elements; else
+** (held 0) each pass reads the rows again. */
 static void hold_rows(struct row_norm *n, int most, void *const *arrays, int count)
 {
   if (n->args.inner > 1) return;
@@ -57,8 +57,8 @@ static void hold_rows(struct row_norm *n, int most, void *const *arrays, int cou
   if (n->held) n->team = CUDA_BLOCK;
 }
 
-/* Starts a kernel of kernels/norm_rows.cu. These are not struct cuda_row, since the kernel depends
-** on whether rows are held, and a gradient takes up to three of them. */
+/* Launches a kernel of kernels/norm_rows.cu. Not a struct cuda_row, since the kernel depends on
+** whether rows are held, and a gradient needs up to three kernels. */
 static int start_rows(const struct call *c, const struct row_norm *n, const char *name,
     int64_t threads, void **params)
 {
@@ -78,7 +78,7 @@ static int rows_forward(struct call *c)
         &c->in[0].p, &c->in[1].p, n.centered ? &c->in[2].p : &none, &n.args });
 }
 
-/* Returns the reduction that adds up, over samples, the gradients of a shared gamma and beta. */
+/* Returns the reduction over samples of the gradients of a shared gamma and beta. */
 static struct reduce gain_reduction(const struct row_norm *n)
 {
   return cuda_reduce_all_but(TY_F64, n->args.rows / n->args.groups, n->args.groups, 1);
@@ -92,7 +92,7 @@ static size_t gain_bytes(const struct reduce *r)
 /* Returns how many teams share the rows of a gradient. */
 static int64_t gain_teams(const struct row_norm *n)
 {
-  enum { ROWS = 16 };                                 /* rows of a team, at least */
+  enum { ROWS = 16 };                                 /* least rows of a team */
   enum { TEAMS = 1024 };                              /* at most */
   return MAX(MIN(n->args.rows / ROWS, TEAMS), 1);
 }
@@ -117,7 +117,7 @@ static int reduce_gains(
 ** data, gamma, mean (not of RMSNorm), third output. */
 static int gains_backward(struct call *c)
 {
-  enum { HELD = 16 };                                 /* elements of a row in a thread, at most */
+  enum { HELD = 16 };                                 /* most elements of a row in a thread */
   enum { COLUMNS = 32 };                              /* of a block of "gain_sums" */
   struct row_norm n = make_row_norm(c, &c->in[1].d);
   const bool gains = c->out[1].p || (n.centered && c->out[2].p);
@@ -126,7 +126,7 @@ static int gains_backward(struct call *c)
   void **more = sum ? &c->in[sum->operand].p : &none;
   void *arrays[] = { c->in[0].p, c->in[1].p, c->in[2].p, c->out[0].p, *more };
   void **mean = n.centered ? &c->in[3].p : &none, **third = &c->in[3 + n.centered].p;
-  bool whole = false;                                 /* one block adds up dgamma and dbeta, too */
+  bool whole = false;                                 /* one block also sums dgamma and dbeta */
   hold_rows(&n, HELD, arrays, COUNT(arrays));
   if (n.held) {
     n.args.parts = gain_teams(&n);
@@ -207,9 +207,9 @@ struct channel_norm {
   } args;
 };
 
-/* Returns how many blocks share a channel, at most `most`: each has a part that is long enough, and
-** all channels together have about `blocks`. It depends on the shape alone, since results depend on
-** it. */
+/* Returns how many blocks share a channel, at most `most`: parts must be long enough, and all
+** channels together should have about `blocks` blocks. It depends on the shape alone, since results
+** depend on it. */
 static int64_t batch_pieces(const struct channel_norm *b, int64_t most, int64_t blocks)
 {
   enum { LONG = 8192 };                               /* elements of a part */
@@ -325,7 +325,7 @@ struct batch_kept {
   void *more;                                         /* added to the gradient first; NULL: none */
   void *kept;                                         /* result of both, which others read, too */
 };
-/* Finds that relu in the call's epilogue, or in the operator itself. */
+/* Finds the relu in the call's epilogue, or in the operator itself. */
 static struct batch_kept find_kept(const struct call *c)
 {
   const struct fused_op *f = find_fused(c, PRE_KEPT_GRAD), *sum = find_fused(c, PRE_ADD);

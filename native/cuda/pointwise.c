@@ -1,8 +1,8 @@
 /* pointwise.c - pointwise programs on a GPU: each is printed in the form that its operands allow,
-** compiled once, and launched with a thread per element or pack. What was made of a program hangs
-** on it. Runs that belong together (pw_together) go as many to a launch as its arguments hold. One
-** that ends in a reduction is the function that makes the elements of kernels/reduce.cu. Bound by
-** bytes. */
+** compiled once, and launched with a thread per element or pack. Compiled kernels are kept with the
+** program (pw_made). Independent runs (pw_together) share launches, as many as fit the arguments. A
+** program that ends with a reduction becomes the function that computes the elements of
+** kernels/reduce.cu. Bound by bytes. */
 #include <pthread.h>
 #include "cuda/cuda.h"
 #include "cuda/reduce.h"
@@ -16,7 +16,7 @@ struct variant {
   int device, form, ndim, n, together;
   uint32_t numbers, single;
   int dtype[PW_ARGS];
-  int end;                                            /* operand that is reduced, -1 */
+  int end;                                            /* operand that is reduced; -1: none */
   struct reduce_words reduces;                        /* how */
   cu_function f;
 };
@@ -31,8 +31,8 @@ static bool is_aligned(const void *p, int dtype)
   return (uintptr_t)p % (PW_PACK * dtype_size(dtype)) == 0;
 }
 
-/* Finds a form of one dim in which each operand is dense or a single element. Packs: their
-** alignment, too; of few elements only where others go with them. */
+/* Returns a form of one dim, if each operand is dense or a single element: packs if alignment
+** allows, for few elements only together with others. */
 static int dense_form(const struct pw_loop *l, void *const *operand, bool together)
 {
   int form = PW_PACKED;
@@ -212,8 +212,7 @@ static int64_t count_blocks(const struct variant *v, const struct pw_loop *l)
   return MAX(MIN((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, most), 1);
 }
 
-/* this thread's loops that go together: as many of one variant as there have been since the last
-** launch */
+/* loops of this thread to be launched together: those of one variant since the last launch */
 static __thread struct {
   bool open;
   const struct variant *v;

@@ -25,7 +25,7 @@ static void window_text(const struct call *c, const char *name, int axes, int64_
   snprintf(text, size, "{%lld,%lld,%lld}", (long long)v[0], (long long)v[1], (long long)v[2]);
 }
 
-/* Gives a kernel. act: of the activation before it, which is a part of it, ACT_*. */
+/* Finds a kernel. act: ACT_* of the activation that is fused before it. */
 static int pool_family(const struct call *c, const ty_desc *data, const char *name, int act,
     int pack, int team, cu_function *f)
 {
@@ -56,14 +56,14 @@ static struct pool_sizes make_sizes(
   return s;
 }
 
-/* Returns the elements of a load of channels that are last. */
+/* Returns the elements of a load if channels are last. */
 static int channel_pack(
     const ty_desc *data, const struct pool_sizes *s, void *const *arrays, int count)
 {
   return s->inner > 1 ? cuda_pack(data->dtype, s->inner, arrays, count) : 1;
 }
 
-/* Returns whether a window is a whole plane, whose elements are neighbours. */
+/* Returns whether a window is a whole plane of contiguous elements. */
 static bool pools_planes(const struct call *c, const struct pool_sizes *s)
 {
   return is_global(c) && s->inner == 1 && s->out[0] * s->out[1] * s->out[2] == 1;

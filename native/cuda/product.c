@@ -1,7 +1,7 @@
-/* product.c - see product.h. cublasLt counts columns first: a row-major C = A B is given to it as
-** C' = B' A', where X' is the same memory read as columns. The plan of a product (descriptors and
-** the algorithm: the first of the library's heuristics, or the fastest, trial.h) is made once and
-** kept with the kernel. */
+/* product.c - see product.h. cublasLt is column-major: a row-major C = A B is C' = B' A' for it,
+** where X' is the same memory read by columns. The plan of a product (descriptors and the
+** algorithm: the first of the library's heuristics, or the fastest, trial.h) is made once and kept
+** in the kernel's state. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "cuda/cublaslt.h"
@@ -10,7 +10,7 @@
 #include "cuda/trial.h"
 
 enum { WORKSPACE = 32 << 20 };                        /* bytes */
-/* Bytes. A view may begin at any element, all other arrays are aligned as memory is planned. */
+/* Bytes. All arrays are aligned to this, except views, which may begin at any element. */
 enum { ALIGNED = 16 };
 
 static struct lt_functions lt;
@@ -23,8 +23,8 @@ struct product_plan {
   lt_product product;
   lt_layout a, b, c;
   struct lt_choice choice;
-  uint32_t aligned;                                   /* bytes, of the matrices that it takes */
-  bool tf32;                                          /* float32 is multiplied so */
+  uint32_t aligned;                                   /* alignment in bytes that it requires */
+  bool tf32;                                          /* float32 is multiplied by TF32 */
   uint64_t bias;
 };
 
@@ -90,7 +90,7 @@ static bool set_product(struct product_plan *t, const struct product *p)
   return good && (!has_bias || !lt.MatmulDescSet(t->product, LT_BIAS_TYPE, &type, sizeof type));
 }
 
-/* Describes the operands, which change places, and with them rows and columns. */
+/* Describes the operands, exchanged, with rows and columns exchanged. */
 static bool set_layouts(struct product_plan *t, const struct product *p)
 {
   int type = type_of(p->dtype);
@@ -101,7 +101,7 @@ static bool set_layouts(struct product_plan *t, const struct product *p)
       make_layout(&t->c, type, p->n, p->m, p->ldc, p->batch, p->stride_c);
 }
 
-/* Gives what the heuristics rank within the workspace, at most `most`; returns how many. */
+/* Gets up to `most` algorithms from the heuristics for a workspace; returns how many. */
 static int ask_heuristics(lt_handle h, const struct product_plan *t, size_t workspace,
     struct lt_choice *out, int most)
 {
@@ -151,7 +151,7 @@ static bool start_product(void *of, int i, char *memory)
       m->choice[i].workspace, cuda_stream(m->device));
 }
 
-/* Returns which of n choices to take. */
+/* Returns which of n choices to use. */
 static int time_choices(int device, lt_handle h, struct product_plan *t, const struct product *p,
     const struct lt_choice *choice, int n, size_t limit)
 {
@@ -227,8 +227,8 @@ const char *product_refuse(const struct call *c, const struct product *p)
   return t ? NULL : "cublasLt does not do it";
 }
 
-/* Returns the plan for matrices at these addresses: made at the first run, and once more when one
-** of them is less aligned than it requires, within the workspace that was planned. */
+/* Returns the plan for matrices at these addresses. It is made at the first run, and made again,
+** for the same workspace, if a matrix is less aligned than it requires. */
 static struct product_plan *fitting_plan(
     const struct call *c, const struct product *p, struct product_plan *t, uintptr_t bits)
 {

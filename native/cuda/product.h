@@ -2,8 +2,8 @@
 #pragma once
 #include "cuda/cuda.h"
 
-/* C = act(alpha op(A) op(B) + beta onto + bias), row-major. It runs on the device of a call,
-** float32 by TF32 where the call's precision allows that. */
+/* C = act(alpha op(A) op(B) + beta onto + bias), row-major. float32 is multiplied by TF32 if the
+** call's precision allows it. */
 struct product {
   int dtype;
   bool ta, tb;                                        /* op transposes */
@@ -17,26 +17,27 @@ struct product {
   double alpha, beta;
   const void *onto;                                   /* laid out as C; NULL: C itself */
 };
-/* What was decided for a product. Zero-initialised in a kernel's state, freed by product_done. */
+/* The choices for a product. A pointer to it in a kernel's state, NULL at first; freed by
+** product_done. */
 struct product_plan;
-/* Returns the bytes of workspace that a product needs, 0 also where that is unknown. */
+/* Returns the bytes of workspace that a product needs; 0 also if that is unknown. */
 size_t product_workspace(const struct call *c, const struct product *p);
-/* Returns NULL where cublasLt is there and computes it, else the reason. */
+/* Returns NULL if cublasLt is available and supports the product, else the reason. */
 const char *product_refuse(const struct call *c, const struct product *p);
-/* Runs a product in a workspace of product_workspace bytes. Writes `bias` if it has sums. */
+/* Runs a product in a workspace of product_workspace bytes. With `sums` it writes `bias`. */
 int  product_run(const struct call *call, const struct product *p, struct product_plan **plan,
     const void *a, const void *b, const void *bias, void *c, void *workspace);
 void product_done(struct product_plan *plan);
 
-/* A product and the sums of op(A)'s rows, where A is transposed and dense: gradients of a weight
-** and of a bias. Zero-initialised; `plan` is freed by product_done. */
+/* State of a product that also sums op(A)'s rows, for the gradients of a weight and a bias; A is
+** transposed and dense. Zero-initialised; `plan` is freed by product_done. */
 struct product_with_sums {
   struct product_plan *plan;
-  bool apart;                                         /* sums are computed by another kernel */
+  bool apart;                                         /* another kernel computes the sums */
 };
-/* Returns the bytes of workspace that it needs with or without the library. */
+/* Returns the bytes of workspace of product_run_sums. */
 size_t product_sums_workspace(const struct call *c, const struct product *p);
-/* Runs a product with sums, which replace what `sums` holds, or with `add` are added to it. */
+/* Runs a product with sums, which are written to `sums`, or with `add` added. */
 int product_run_sums(const struct call *call, const struct product *p,
     struct product_with_sums *made, const void *a, const void *b, void *c, void *sums, bool add,
     void *workspace);

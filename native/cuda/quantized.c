@@ -5,7 +5,7 @@
 #include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
-/* Starts a kernel. Not a row: how many terms a sum has decides its type. */
+/* Launches a kernel. Not a row, since the type of sums depends on the number of terms. */
 static int start_products(
     const struct call *c, const char *name, int64_t terms, int64_t n, void **params)
 {
@@ -14,7 +14,7 @@ static int start_products(
       terms <= INT32_MAX / MOST_PRODUCT ? "i32" : "i64");
 }
 
-/* Returns the elements of the result, 0 where it is unused. */
+/* Returns the elements of the result; 0: it is unused. */
 static int64_t count_written(const struct call *c)
 {
   return c->out[0].p ? desc_count(&c->out[0].d) : 0;

@@ -1,10 +1,10 @@
-/* random.c - random numbers, which kernels of any device are made of (kernel/primitives.h), and
-** Dropout, on a GPU (kernels/random.cu, dropout.cu). */
+/* random.c - the random numbers of kernel/primitives.h, and Dropout, on a GPU (kernels/random.cu,
+** dropout.cu). */
 #include "cuda/row.h"
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
 
-/* Draws numbers with parameters of their own; these are checked by a kernel first. */
+/* Draws numbers whose parameters are in arrays, which a kernel checks first. */
 static int numbers_of_rows(
     int device, const struct random_numbers *r, void *y, int dtype, int64_t n)
 {

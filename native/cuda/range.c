@@ -1,24 +1,23 @@
-/* range.c - memory of growing ranges, and which GPUs touch each other's memory.
+/* range.c - growing ranges, and access of GPUs to each other's memory.
 **
-** A range is reserved address space; memory is mapped into it as it grows. Where the reserved
-** space ends, more is reserved elsewhere and the same memory is mapped there: nothing is copied,
-** and buckets cost what the largest needs.
+** A range is reserved address space into which memory is mapped as it grows. When the reserved
+** space is full, more is reserved elsewhere and the same memory is mapped there: nothing is copied.
 **
-** Two GPUs copy to each other without the host where the hardware connects them and each has
-** access to the other's memory: to blocks of cuMemAlloc by its context, to what is mapped part by
-** part. Access costs page tables on both sides, so that it is asked for when the first bytes go
-** from one to the other, or a group of GPUs is made.
+** Two GPUs copy to each other without the host if the hardware connects them and each has access to
+** the other's memory: to blocks of cuMemAlloc by its context, to mapped memory part by part. Access
+** takes page tables on both sides, so it is requested at the first copy between them, or when a
+** group of GPUs is made.
 */
 #include <pthread.h>
 #include "cuda/cuda.h"
 
-/* What is mapped into a range, in order. It is found by the range's base. */
+/* A part of the memory that is mapped into a range, in order. */
 struct mapped_part { cu_memory memory; size_t bytes; };
 struct mapping { int id; char *base; struct mapped_part *part; int n, cap; struct mapping *next; };
 static struct mapping *mappings;
 /* bit k of peers[i]: gpu(k) has access to memory of gpu(i) */
 static uint32_t peers[CUDA_DEVICES];
-/* of both of these */
+/* guards the mappings and `peers` */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct mapping *find_mapping(const char *base)
@@ -28,7 +27,7 @@ static struct mapping *find_mapping(const char *base)
   return m;
 }
 
-/* Gives access to gpu(id), whose memory it is, and to its peers. */
+/* Gives access to gpu(id), which owns the memory, and to its peers. */
 static bool give_access(int id, const char *at, size_t bytes)
 {
   struct cu_access access[CUDA_DEVICES];
@@ -53,8 +52,8 @@ static void unmap_part(char *at, struct mapped_part part)
   cu_api.MemUnmap((cu_pointer)(uintptr_t)at, part.bytes);
 }
 
-/* Returns how much address space to reserve for a range of `bytes`: twice as many, in steps that
-** keep moves rare. */
+/* Returns how much address space to reserve for a range of `bytes`: at least twice as much, in
+** steps that keep moves rare. */
 static size_t reservation_bytes(size_t bytes)
 {
   size_t n = (size_t)256 << 20;
@@ -137,7 +136,7 @@ bool cuda_range_grow(struct range *r, size_t bytes, bool *moved)
   return good;
 }
 
-/* Frees whole parts that begin after `bytes`. */
+/* Frees the parts that begin after `bytes`. */
 static void trim_range(struct range *r, size_t bytes)
 {
   struct mapping *m = find_mapping(r->base);
@@ -172,8 +171,8 @@ void cuda_range_free(struct range *r)
 
 enum { PEERS_ALREADY = 704 };
 
-/* Gives gpu(peer) access to memory of gpu(owner), now and later. Returns false where it has none,
-** and copies go over the host. */
+/* Gives gpu(peer) access to memory of gpu(owner), now and later. Returns false if that is
+** impossible, and copies have to go through the host. */
 static bool admit_peer(int owner, int peer)
 {
   int can = 0;

@@ -1,9 +1,9 @@
-/* recurrent.c - RNN on a GPU: per layer and direction the inputs of all steps are one product, then
-** one kernel does all steps (kernels/recurrence.cu), or, where the recurrent weight is large or the
-** samples are many, each step is a recurrent product and a kernel for the cells
-** (kernels/cells.cu). Layers of which one kernel does all steps run beside each other, where the
-** GPU has processors for two: struct recurrent_wave. Products are cublasLt's. See
-** recurrent_forward.c, recurrent_backward.c. */
+/* recurrent.c - RNN on a GPU. For each layer and direction the inputs of all steps are one product;
+** then one kernel computes all steps (kernels/recurrence.cu), or, if the recurrent weight is large
+** or there are many samples, each step is a recurrent product and a kernel for the cells
+** (kernels/cells.cu). Layers with one kernel for all steps run concurrently if the GPU has enough
+** processors for two: struct recurrent_wave. Products are by cublasLt. See recurrent_forward.c,
+** recurrent_backward.c. */
 #include "cuda/recurrent.h"
 #include "base/laws.h"
 
@@ -165,13 +165,13 @@ int recurrent_dropout(
 
 /* -- all steps in one launch ------------------------------------------------------------------- */
 
-/* Bytes of a weight that a block reads from the cache at each step, at most: at 64 bytes a cycle of
-** 1.7 GHz they take as long as the two launches of a step, some 4 us. */
+/* Most bytes of a weight that a block reads from the cache at each step: at 64 bytes per cycle and
+** 1.7 GHz they take as long as the two launches of a step, about 4 us. */
 enum { STREAMED = 448 << 10 };
-/* samples of a block: those whose sums its registers hold */
+/* samples of a block whose sums fit in registers */
 enum { MOST_SAMPLES = 4, MOST_SAMPLES_WIDE = 2 };
 enum { FEW_THREADS = 256, MANY_THREADS = 1024, LOAD = 16 };
-/* elements of a weight for which few threads suffice */
+/* elements of a weight for which few threads are enough */
 enum { SMALL_WEIGHT = 1 << 14 };
 
 /* Returns the bytes of shared memory beside the weight's rows, with loads of `pack` elements:
@@ -234,8 +234,8 @@ int recurrence_run(const struct recurrent *r, const struct recurrent_pass *l, bo
 /* -- layers beside each other ------------------------------------------------------------------ */
 
 enum {
-  /* Steps of a chunk. It costs two more launches, some 3 us in a recorded graph, and a step takes
-  ** some 4 us, by the rates that NVIDIA gives (2026-11). Not measured on a GPU. */
+  /* Least steps of a chunk. A chunk needs two more launches, about 3 us in a recorded graph; a step
+  ** takes about 4 us, by NVIDIA's specifications (2026-11). Not measured on a GPU. */
   LEAST_STEPS = 8,
   /* chunks of a layer, each of which has a mark on both streams */
   MOST_CHUNKS = CUDA_MARKS / 2,

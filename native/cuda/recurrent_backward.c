@@ -1,5 +1,5 @@
-/* recurrent_backward.c - RNN on a GPU, backward: steps go backwards for the gradients of the gates,
-** which then give all others in products over all steps. */
+/* recurrent_backward.c - RNN on a GPU, backward: steps are run backwards for the gradients of the
+** gates; then products over all steps give the other gradients. */
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
@@ -8,11 +8,11 @@
 enum { STATE, WEIGHT_H_FIRST, WEIGHT_H, INPUT = WEIGHT_H + 2, INPUT_REST = INPUT + 2 };
 /* of those with sums */
 enum { WEIGHT_X, WEIGHT_H_ALL = WEIGHT_X + 2 };
-/* what the layers on a stream use one after another */
+/* Scratch that the layers on a stream use one after another. */
 struct backward_scratch {
   void *dgx, *dgh, *dh, *dc, *states, *dropped, *reduction, *carry, *work;
 };
-/* given, and asked for */
+/* Gradients that are given, and those to compute. */
 struct recurrent_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
 /* -- products ---------------------------------------------------------------------------------- */
@@ -145,8 +145,8 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
   return g->dcx ? move_bytes(device, state_of(r, l, g->dcx), b->dc, bytes) : TY_OK;
 }
 
-/* Runs the steps of a pass by one kernel, which takes the gradients of the last states and makes
-** those of the first ones, and the states before each step. */
+/* Runs the steps of a pass by one kernel, from the gradients of the last states to those of the
+** first ones; it also writes the states before each step. */
 static int all_steps_at_once(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, const struct recurrent_gradients *g)
 {
@@ -164,7 +164,7 @@ static int all_steps_at_once(const struct recurrent *r, const struct recurrent_p
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
 
-/* Computes the states at all times of lstm's last layer, whose output is not there. */
+/* Recomputes the states at all times of lstm's last layer, whose output is not an input. */
 static int remake_states(const struct recurrent *r, const struct recurrent_pass *l, void *states)
 {
   struct cell_sizes s = make_cell_sizes(r, false);
@@ -174,7 +174,8 @@ static int remake_states(const struct recurrent *r, const struct recurrent_pass 
   return recurrent_cells(r, "lstm_states", n, 3, &s, params);
 }
 
-/* Multiplies the states before each step by its gate gradients; those of the first are given. */
+/* Computes the gradient of the recurrent weight: the states before each step times its gate
+** gradients. The state before the first step is an input. */
 static int state_weights(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, void *dw)
 {

@@ -1,12 +1,12 @@
-/* recurrent_forward.c - RNN on a GPU, forward. What backward reads goes to the private output; in
-** inference gates take the place of the products that they are made of. */
+/* recurrent_forward.c - RNN on a GPU, forward. The private output gets what backward reads; in
+** inference gates overwrite the products from which they are computed. */
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
 /* Places of plans. INPUT_REST is that of a wave's last chunk. */
 enum { INPUT_FIRST, INPUT_INNER, INPUT_REST, STEP_FIRST, STEP_OTHER, PROJECTION };
-/* What the layers on a stream use one after another. hidden: the states of a step before they are
-** projected. */
+/* Scratch that the layers on a stream use one after another. hidden: the states of a step before
+** projection. */
 struct forward_scratch { void *pre, *hx, *hn, *c, *hidden, *dropped, *carry, *work; };
 
 static struct recurrent_product input_product(const struct recurrent *r, int64_t steps, int64_t in)
@@ -14,7 +14,8 @@ static struct recurrent_product input_product(const struct recurrent *r, int64_t
   return (struct recurrent_product){ steps * r->batch, r->rows, in, in, in, r->rows, .tb = true };
 }
 
-/* Returns a step's product. h0_row: from row to row of the states before. */
+/* Returns the recurrent product of a step. h0_row: elements from one row of the previous states to
+** the next. */
 static struct recurrent_product step_product(const struct recurrent *r, int64_t h0_row)
 {
   return (struct recurrent_product){ r->batch, r->rows, r->outputs, h0_row, r->outputs, r->rows,
@@ -153,7 +154,7 @@ static int forward_pass(const struct recurrent *r, const struct recurrent_pass *
   return final_states(r, l, f, hy, cy);
 }
 
-/* What recurrent_forward was given and is asked for. */
+/* Arrays of a call. */
 struct forward_arrays { const void *x; void *y, *hy, *cy; };
 
 /* Returns where a layer's output goes. */

@@ -3,32 +3,33 @@
 #include "cuda/family.h"
 #include "kernel/reduce/reduce.h"
 
-/* beside the kinds of reduce.h: the sum of x (other - centre) */
+/* One more kind: the sum of x (other - centre). */
 enum { R_DOT = R_KINDS };
 struct cuda_reduce {
   int kind;                                           /* R_* */
   int finish;                                         /* F_* */
   int to;                                             /* dtype of y and centre */
   const void *x;
-  const void *other;                                  /* R_DOT: laid out as x */
+  const void *other;                                  /* R_DOT: has the layout of x */
   const void *centre;                                 /* R_DOT: a number for each result */
   void *y;
-  bool add;                                           /* to what y holds */
+  bool add;                                           /* adds to y's contents */
 };
 size_t cuda_reduce_scratch(const struct reduce *r);
 /* Runs a reduction. tmp: cuda_reduce_scratch bytes; NULL: results are not divided into parts, which
-** is slow where they are few. */
+** is slow if there are few. */
 int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp);
-/* The two halves of cuda_reduce, for reductions of what a pointwise program computes. */
+/* Words of kernels/reduce.cu, see cuda_reduce_words. */
 struct reduce_words { char s[224]; };
-/* Returns the words that kernels/reduce.cu is compiled with. */
+/* First half of cuda_reduce, for reductions of a pointwise program's results: returns the words
+** with which kernels/reduce.cu is compiled. */
 struct reduce_words cuda_reduce_words(const struct reduce *r, const struct cuda_reduce *f);
-/* Launches what was compiled. elements: points to the pointer to x, or to the struct that the
-** pointwise program reads. */
+/* Second half: launches the compiled kernel. elements: points to the pointer to x, or to the
+** argument struct of the pointwise program. */
 int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
     const struct cuda_reduce *f, void *elements, void *tmp);
-/* Returns the reduction of (outer, k, inner), of which k stays. */
+/* Returns the reduction of (outer, k, inner) to k. */
 struct reduce cuda_reduce_all_but(int dtype, int64_t outer, int64_t k, int64_t inner);
 
-/* Sums src over the axes that dst lacks or has as 1. */
+/* Sums src over the axes that dst lacks or has with size 1. */
 int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);

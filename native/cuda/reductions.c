@@ -9,7 +9,7 @@
 
 struct launch_plan { int team; int64_t parts; };
 
-/* Returns enough threads for a large device, each with elements enough; from the shape alone. */
+/* Chooses enough threads for a large device, each with enough elements, by the shape alone. */
 static struct launch_plan make_plan(const struct reduce *r)
 {
   enum { THREADS = 1 << 18, EACH = 16, PARTS = 1024 };
@@ -44,7 +44,7 @@ static const char *const names[] = { [R_SUM] = "reduce_sum", [R_NANSUM] = "reduc
   [R_NANPROD] = "reduce_nanprod", [R_MAX] = "reduce_max", [R_MIN] = "reduce_min",
   [R_DEVIATION] = "reduce_deviation", [R_DOT] = "reduce_dot" };
 
-/* Writes what both kernels are compiled for. */
+/* Writes the words of both kernels. */
 static void type_words(
     const struct reduce *r, const struct cuda_reduce *f, char *words, size_t size)
 {
@@ -218,8 +218,8 @@ static int64_t back_sizes(const struct call *c, void *s)
   return fill_back(back, &r, k.finish == F_MEAN ? 1 / (double)r.count : 1, s);
 }
 
-/* Returns the bytes of a mean, which is needed also where output 0 is unused; the scratch of the
-** moments follows it. */
+/* Returns the bytes of a mean, which is needed even if output 0 is unused; the scratch of the
+** reductions follows it. */
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + forward_scratch(c); }
 
@@ -323,7 +323,7 @@ static bool takes_tiles(const struct split *s)
   return s->k > SHORT_ROW && cuda_team(s->outer * s->inner, s->k, s->inner) > 1;
 }
 
-/* Returns the bytes of what tiles know, a ticket, and the tiles' states. */
+/* Returns the bytes of the tiles' sums, a ticket, and the tiles' states. */
 static size_t running_scratch(const struct call *c)
 {
   struct split s = axis_split(&c->in[0].d, cuda_number(c, "axis", 0));
@@ -354,7 +354,7 @@ static int running_pack(const struct call *c, const struct split *s)
       cuda_pack(c->out[0].d.dtype, s->k, arrays, 2));
 }
 
-/* Computes running sums. Not a row, since the length of a line decides between three kernels. */
+/* Computes running sums. Not a row, since there are three kernels for different lengths. */
 static int running_sums(struct call *c, bool back)
 {
   const ty_desc *d = &c->in[0].d;

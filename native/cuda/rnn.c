@@ -1,7 +1,7 @@
 /* rnn.c - RNN's kernels for GPUs: recurrent_forward.c, recurrent_backward.c and lstm8.c. */
 #include "cuda/recurrent.h"
 
-/* Refuses projections; the host says why. */
+/* Refuses projections, for which the CPU's kernel is used. */
 static const char *back_refuse(const struct call *c)
 {
   return cuda_number(c, "projection_size", -1) > 0 ? "a projection" : recurrent_refuse(c);
@@ -9,9 +9,9 @@ static const char *back_refuse(const struct call *c)
 
 static const char SEPARATE_STEPS[] = "a launch for each step";
 
-/* Returns why half types are not taken as they are. What is carried from step to step is float in
-** a launch of all steps; a launch for each step keeps it in arrays, which are float32 where the
-** operands are converted around the kernel. */
+/* Refuses half types unless one launch computes all steps: that keeps states in float from step to
+** step, while a launch per step keeps them in arrays, which are only float32 if operands are
+** converted around the kernel. */
 static const char *half_refuse(const struct call *c)
 {
   const char *no = recurrent_refuse(c);

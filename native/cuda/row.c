@@ -4,7 +4,7 @@
 
 enum { MOST_PARAMETERS = 24 };
 
-/* What a row's arguments are taken from; the addresses in it live as long as the launch. */
+/* The values of a row's arguments; their addresses must stay valid until the launch. */
 struct row_values {
   _Alignas(16) unsigned char sizes[CUDA_ROW_BYTES];
   struct cuda_draw_key key;
@@ -16,7 +16,7 @@ struct row_values {
 
 /* -- words ------------------------------------------------------------------------------------- */
 
-/* Returns the operand that `o0` or `i12` names, and moves *s to after it; NULL: there is none. */
+/* Returns the operand that "o0" or "i12" names, and advances *s; NULL: there is none. */
 static struct operand *find_operand(const struct call *c, const char **s)
 {
   const bool out = **s == 'o';

@@ -1,6 +1,7 @@
-/* row.h - a kernel as a row: its family and name, the words that it is compiled with, what it gets.
+/* row.h - a kernel described by a table row: its family and name, the words with which it is
+** compiled, its arguments.
 **
-** Most kernels differ in nothing else. Words and arguments are texts, which name the operands of a
+** Most kernels need no other host code. Words and arguments are texts that name the operands of a
 ** call:
 **
 **   words       "T=$i0 UNIT=#o0 INDEX=^o0 TEAM=%3": $i0 the type of input 0, #o0 the unsigned
@@ -27,24 +28,24 @@ struct cuda_row {
   const char *kernel;
   const char *words;
   const char *arguments;
-  /* Fills in `s`, of at most CUDA_ROW_BYTES bytes, and returns the number of threads;
-  ** below 0: the kernel is not started. NULL: as many threads as output 0 has elements, and s0 is
-  ** that number. */
+  /* Fills in `s`, at most CUDA_ROW_BYTES bytes, and returns the number of threads; below 0: the
+  ** kernel is not launched. NULL: the number of threads, and s0, is the number of elements of
+  ** output 0. */
   int64_t (*sizes)(const struct call *c, void *s);
   uint32_t zeros;                                     /* bit k: out[k] becomes 0 */
 };
 
-enum { CUDA_ROW_BYTES = 4096 };                       /* CUDA: a kernel takes no more */
+enum { CUDA_ROW_BYTES = 4096 };                       /* CUDA's limit for arguments */
 
-/* Serves as `run` of a struct kernel whose `row` is a cuda_row. Does nothing where none of the
-** outputs that the kernel writes is wanted. */
+/* The `run` function of kernels whose `row` is a struct cuda_row. Does nothing if none of the
+** outputs that the kernel writes is used. */
 int cuda_run_row(struct call *c);
 
-/* Starts n threads of a kernel; words: as in a row, but for %k. For functions that start several
-** kernels. */
+/* Launches n threads of a kernel, for functions that launch several kernels. words: as in a row,
+** but without %k. */
 int cuda_start(const struct call *c, enum cuda_family family, const char *kernel, const char *words,
     int64_t n, void **params);
-/* Does the same with words that printf completes first. */
+/* Does the same with words that are formatted first. */
 int cuda_start_words(const struct call *c, enum cuda_family family, const char *kernel, int64_t n,
     void **params, const char *words, ...) __attribute__((format(printf, 6, 7)));
 

@@ -1,24 +1,26 @@
-/* send.h - bytes between pageable memory of the host and a GPU. */
+/* send.h - copies between pageable host memory and a GPU. */
 #pragma once
 #include "cuda/cuda.h"
 
-/* A transfer goes in pieces through two pinned buffers, one filled while the other travels. */
+/* Copies go piece by piece through two pinned buffers: one is filled while the other is sent. */
 struct staging {
   char *p[2];
   cu_event sent[2];
   bool used[2];
 };
-int  staging_new(struct staging *s);                  /* in the device's context, as all below */
+/* in the device's context, like the functions below */
+int  staging_new(struct staging *s);
 void staging_done(struct staging *s);
-/* Sends bytes on this stream, after what it has begun. */
+/* Sends bytes in the order of the stream. */
 int  staging_send(
     struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream);
-/* Fetches bytes, which the host has when it returns. */
+/* Fetches bytes, and waits until the host has them. */
 int  staging_fetch(
     struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream);
 
-/* Places on the device in which pieces arrive while the queue's stream works. That stream copies
-** them on when it gets there, so a batch travels while the step before it runs. */
+/* Device memory into which pieces are sent on a separate stream while the queue's stream works. The
+** queue's stream then copies them to their destination in its order, so a batch is sent while the
+** previous step runs. */
 enum { LANDINGS = 16 };
 struct landing {
   cu_pointer p;

@@ -1,10 +1,9 @@
-/* allocate.c - storages that take their bytes from the device. Where it has none left, pools give
-** back what they do not need.
+/* allocate.c - storages that own memory of their device. If it is short, pools are trimmed first.
 */
 #include <pthread.h>
 #include "device/queue.h"
 
-/* Takes a block; if memory is short, pools give back what they hold beyond their needs first. */
+/* Allocates a block; if memory is short, trims the pools and tries again. */
 static int block_new_trimmed(int device, size_t bytes, void **out, bool *blank)
 {
   int code = block_new(device, bytes, out, blank);
@@ -13,7 +12,7 @@ static int block_new_trimmed(int device, size_t bytes, void **out, bool *blank)
   return block_new(device, bytes, out, blank);
 }
 
-/* Makes a storage with bytes; *blank: they are zeros. */
+/* Makes a storage with memory; *blank tells whether it is zeros. */
 static int storage_make(int device, size_t bytes, struct storage **out, bool *blank)
 {
   void *p = NULL;

@@ -1,13 +1,12 @@
-/* blocks.c - bytes of devices: the allocator's cache of free blocks, ranges, and the accounts of
-** both.
+/* blocks.c - memory of devices: a cache of free blocks, ranges, and the bytes that both use.
 **
-** A freed block is kept for the next storage of its size class (eight classes per doubling):
-** making and dropping equal arrays then does not map and unmap memory each time. Kept blocks and
-** those in use are together no more than what was ever in use at once: sizes that change from step
-** to step do not gather a block of each. The blocks that were kept first are given back; all are
-** when an allocation fails, and when TYCHO_MEM_LIMIT would be passed. They count for that limit,
-** but are not live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it
-** sees every overrun.
+** A freed block is kept for the next storage of its size class (eight classes per doubling), so
+** that making and dropping equal arrays does not map and unmap memory each time. Kept blocks and
+** those in use together never exceed the most that was in use at once, so sizes that change from
+** step to step do not accumulate. The oldest kept blocks are released first; all are when an
+** allocation fails or would exceed TYCHO_MEM_LIMIT. Kept blocks count for that limit, but not as
+** live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it sees every
+** overrun.
 */
 #include <pthread.h>
 #include "device/profile.h"
@@ -29,15 +28,14 @@ enum { EXACT = 0 };
 
 enum { CLASSES = 8 * 48 }; /* eight per doubling */
 
-/* Bytes of kept blocks that a device may have, at most: this part of its memory, within these
-** bounds. */
+/* A device keeps blocks of at most 1 / KEPT_SHARE of its memory, within bounds. */
 enum { KEPT_SHARE = 16 };
 static const int64_t KEPT_MIN = 64 << 20, KEPT_MAX = 1 << 30;
-/* bytes that may be kept in any case */
+/* bytes that may always be kept */
 enum { KEPT_ALWAYS = 4 << 20 };
 
-/* Returns the class of a block, and in *size its bytes: 1, 2, ... 16 times 64 bytes, then 9/8,
-** 10/8, ... 16/8 of each power of two. */
+/* Returns the size class of a block and sets *size to its bytes: 1, 2, ... 16 times 64 bytes, then
+** 9/8, 10/8, ... 16/8 of each power of two. */
 static int block_find_class(size_t bytes, size_t *size)
 {
   size_t units = (MAX(bytes, 1) + ALIGN - 1) / ALIGN;
@@ -53,16 +51,16 @@ static int block_find_class(size_t bytes, size_t *size)
 /* -- accounts and free blocks ------------------------------------------------------------------ */
 
 struct block { void *data; size_t size; uint64_t since; };
-/* The bytes of a device. */
+/* What is counted for a device, in bytes. */
 struct account {
   pthread_mutex_t lock;
-  int64_t used;                                       /* of storages */
-  int64_t most;                                       /* that were ever in use at once */
-  int64_t cached;                                     /* of kept blocks */
-  int64_t pool;                                       /* of ranges */
+  int64_t used;                                       /* used by storages */
+  int64_t most;                                       /* the maximum of `used` so far */
+  int64_t cached;                                     /* in kept blocks */
+  int64_t pool;                                       /* in ranges */
   struct block *kept[CLASSES];
   int nkept[CLASSES], cap[CLASSES];
-  uint64_t frees;                                     /* blocks that were kept so far */
+  uint64_t frees;                                     /* number of blocks kept so far */
 };
 static struct account *accounts[SLOTS];               /* made on first use, never freed */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
@@ -93,7 +91,7 @@ void memory_in_use(int device, int64_t *tensors, int64_t *pools)
   pthread_mutex_unlock(&a->lock);
 }
 
-/* Gives the profiler the bytes in use. Under the lock. */
+/* Passes the bytes in use to the profiler. Call under the lock. */
 static void account_report_use(const struct account *a, int device)
 {
   char name[48];
@@ -103,7 +101,7 @@ static void account_report_use(const struct account *a, int device)
   profile_counter("memory", name, device, a->used + a->pool);
 }
 
-/* Gives all kept blocks back to the device. Under the lock. */
+/* Releases all kept blocks to the device. Call under the lock. */
 static void account_release_kept(struct account *a, int device)
 {
   const struct device_ops *ops = device_ops(device);
@@ -115,7 +113,7 @@ static void account_release_kept(struct account *a, int device)
   a->cached = 0;
 }
 
-/* Fails for lack of memory, with what the device has. */
+/* Fails with TY_EMEMORY, and a report of the device's memory. */
 static int account_refuse(struct account *a, int device, size_t bytes)
 {
   const struct device_ops *ops = device_ops(device);
@@ -123,14 +121,14 @@ static int account_refuse(struct account *a, int device, size_t bytes)
   int64_t left = ops->available ? ops->available(device) : -1;
   int n = snprintf(request, sizeof request, "%s with %lld bytes",
       device_name(device, name, sizeof name), (long long)ops->memory(device));
-  if (left >= 0) /* other processes have some, too */
+  if (left >= 0) /* other processes use memory, too */
     snprintf(request + n, sizeof request - (size_t)n, ", %lld free", (long long)left);
   return fail_memory(request, bytes, a->used + a->pool, a->cached);
 }
 
-/* Checks that `bytes` more may be in use; kept blocks go first. Under the lock. The system
-** overcommits: it would end the process at the first use of too much. So more than the device has
-** is refused here, unless TYCHO_MEM_LIMIT allows it. */
+/* Checks that `bytes` more may be used, releasing kept blocks if necessary. Call under the lock.
+** The system overcommits and would kill the process when it first touches too much memory, so more
+** than the device has is refused here, unless TYCHO_MEM_LIMIT allows it. */
 static int account_admit(struct account *a, int device, size_t bytes)
 {
   int64_t limit = mem_limit() ? mem_limit() : device_ops(device)->memory(device);
@@ -141,12 +139,12 @@ static int account_admit(struct account *a, int device, size_t bytes)
   return TY_OK;
 }
 
-/* Takes a kept block of exactly this size; NULL: there is none. Under the lock. */
+/* Returns a kept block of exactly this size; NULL: there is none. Call under the lock. */
 static void *account_take_kept(struct account *a, int class, size_t size)
 {
   for (int i = a->nkept[class] - 1; i >= 0; i--) {
     struct block b = a->kept[class][i];
-    if (b.size != size) continue; /* only the last class holds several sizes */
+    if (b.size != size) continue; /* only the last class has blocks of several sizes */
     a->kept[class][i] = a->kept[class][--a->nkept[class]];
     a->cached -= (int64_t)size;
     return b.data;
@@ -189,8 +187,8 @@ int block_new(int device, size_t bytes, void **out, bool *blank)
   return code;
 }
 
-/* Gives kept blocks back to the device until at most `bytes` are kept: those of the size class that
-** has the oldest one first. Under the lock. */
+/* Releases kept blocks until at most `bytes` are kept, each time from the size class with the
+** oldest block. Call under the lock. */
 static void account_shrink_kept(struct account *a, int device, int64_t bytes)
 {
   while (a->cached > bytes) {
@@ -211,7 +209,7 @@ void block_free(int device, void *p, size_t bytes)
   size_t size;
   int class = block_find_class(bytes, &size);
   if (EXACT) size = MAX(bytes, 1);
-  struct account *a = account_get(device); /* exists: it has given the block */
+  struct account *a = account_get(device); /* exists: the block came from it */
   pthread_mutex_lock(&a->lock);
   a->used -= (int64_t)size;
   live_bytes(-(int64_t)bytes);
@@ -238,7 +236,7 @@ int range_new(int device, struct range *out)
   return TY_OK;
 }
 
-/* Counts bytes that a range has gained or lost. Under the lock. */
+/* Counts bytes that a range has gained or lost. Call under the lock. */
 static void account_count_range(struct account *a, int device, int64_t by)
 {
   a->pool += by;

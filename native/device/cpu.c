@@ -1,13 +1,12 @@
-/* cpu.c - the CPU as a kind of device: its memory, copies and growing ranges.
+/* cpu.c - the device operations of the CPU: memory, copies, growing ranges.
 **
-** Blocks of 1 MB and more are mapped by the system, which makes them zeros when they are first
-** touched. A range reserves address space for all the memory there is, and makes pages usable as
-** it grows, so it stays where it is. Where address space is limited (ulimit -v) nothing is
-** reserved and a range that grows moves. Huge pages are asked for by blocks of 32 MB and ranges
-** of 256 MB: a sweep of them misses the TLB less (BatchNorm over 40 MB by a sixth, ResNet-50's
-** training by 3 %). Smaller ones gain nothing by them, and in a virtual machine whose host takes
-** free memory back a huge page's first touch is slow: 3 ms per MB, against 0.6 ms with small
-** pages.
+** Blocks of 1 MB and more are mapped, so that their pages are zeros when first touched. A range
+** reserves address space for twice the machine's memory and makes pages usable as it grows, so it
+** stays where it is. Where address space is limited (ulimit -v), nothing is reserved and a growing
+** range moves. Blocks of 32 MB and ranges of 256 MB ask for huge pages, which cause fewer TLB
+** misses (BatchNorm over 40 MB was faster by a sixth, ResNet-50's training by 3 %). Smaller ones
+** gain nothing, and in a virtual machine whose host reclaims free memory the first touch of a huge
+** page is slow: 3 ms per MB, against 0.6 ms with small pages.
 */
 #include <sched.h>
 #include <sys/mman.h>
@@ -20,7 +19,7 @@
 #include "base/convert.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-static const size_t MAPPED = SIZE_MAX; /* the sanitizer sees blocks of the heap only */
+static const size_t MAPPED = SIZE_MAX; /* the sanitizer checks heap blocks only */
 #else
 static const size_t MAPPED = 1 << 20;
 #endif
@@ -32,8 +31,8 @@ enum {
   COPY_GRAIN  = 1 << 17    /* copied by one chunk of a parallel region */
 };
 
-/* Returns the machine's memory in bytes; 0: unknown. Asks the system once: every free array of the
-** pool is compared with it. */
+/* Returns the machine's memory in bytes; 0: unknown. Asks the system only once: this is needed for
+** each freed block. */
 static int64_t cpu_memory_bytes(int device)
 {
   static _Atomic int64_t known;
@@ -55,7 +54,7 @@ static int cpu_open_device(int device) { return TY_OK; }
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* Maps pages on a boundary of 2 MB; the rest of the mapping goes back. */
+/* Maps pages aligned to 2 MB; unmaps what the alignment leaves over. */
 static char *cpu_map_aligned(size_t bytes, int access)
 {
   char *p = sys_map(bytes + HUGE_PAGE, access);
@@ -66,10 +65,10 @@ static char *cpu_map_aligned(size_t bytes, int access)
   return base;
 }
 
-/* Returns whether blocks of this size are mapped, not taken from the heap. */
+/* Returns whether blocks of this size are mapped rather than taken from the heap. */
 static bool cpu_is_mapped(size_t bytes) { return bytes >= MAPPED; }
 
-/* Returns NULL if the system has no memory. */
+/* Allocates a block. Returns NULL if the system has no memory. */
 static void *cpu_alloc_block(int device, size_t bytes)
 {
   size_t align = bytes >= 16 * PAGE ? PAGE : ALIGN, whole = align_up(bytes, PAGE);
@@ -88,7 +87,7 @@ static void cpu_release_block(int device, void *data, size_t bytes)
     free(data);
 }
 
-/* Zeros a block: pages that are given back come again as zeros, and cost nothing until they are
+/* Zeros a block. Pages of a mapped one are dropped: they come back as zeros when they are
 ** touched. */
 static void cpu_clear_block(void *data, size_t bytes)
 {
@@ -102,7 +101,7 @@ static void cpu_clear_block(void *data, size_t bytes)
 struct cpu_copy {
   char *dst;
   const char *src;
-  bool streams; /* stores pass the caches by */
+  bool streams; /* copy by stream_copy */
 };
 
 static void cpu_copy_range(int64_t begin, int64_t end, void *context)
@@ -122,7 +121,7 @@ static int cpu_copy_bytes(int dst_device, void *dst, int src_device, const void 
   if (d < s + bytes && s < d + bytes)
     memmove(dst, src, bytes);
   else
-    parallel_chunks(n, each - each % PAGE, cpu_copy_range, &b); /* parts of equal length */
+    parallel_chunks(n, each - each % PAGE, cpu_copy_range, &b);
   return TY_OK;
 }
 
@@ -141,14 +140,15 @@ static int cpu_convert_elements(
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-/* Returns how much address space a range asks for: twice the machine's memory; 0 where address
-** space is limited. */
+/* Returns how much address space to reserve for a range: at least twice the machine's memory; 0
+** where address space is limited. */
 static size_t range_address_space(size_t bytes)
 {
   struct rlimit limit;
   if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) return 0;
 #if defined(__SANITIZE_THREAD__)
-  return MAX(align_up(bytes, HUGE_PAGE), (size_t)64 << 20); /* it shadows address space */
+  /* the sanitizer needs shadow memory for it */
+  return MAX(align_up(bytes, HUGE_PAGE), (size_t)64 << 20);
 #else
   size_t all = (size_t)4 << 30;
   while (all < 2 * (size_t)cpu_memory_bytes(0)) all *= 2;
@@ -156,7 +156,7 @@ static size_t range_address_space(size_t bytes)
 #endif
 }
 
-/* Reserves address space for a range, less where the system refuses so much. */
+/* Reserves address space for a range, less if the system refuses that much. */
 static bool range_reserve(struct range *r, size_t bytes)
 {
   for (size_t n = range_address_space(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
@@ -210,7 +210,7 @@ static bool cpu_range_grow(struct range *r, size_t bytes, bool *moved)
   return range_move(r, bytes, moved);
 }
 
-/* Gives the pages after `bytes` back to the system; the address space stays. */
+/* Returns the pages after `bytes` to the system; the address space stays reserved. */
 static void cpu_range_trim(struct range *r, size_t bytes)
 {
   bytes = align_up(bytes, PAGE);

@@ -1,4 +1,4 @@
-/* device.c - random states of devices, and the public calls that concern a whole device.
+/* device.c - random states of devices, and the public functions that concern a whole device.
 **
 ** Kinds and names are in kinds.c, queues in queue.c, bytes in storage.c, the CPU itself in cpu.c.
 */
@@ -11,11 +11,12 @@
 
 static pthread_mutex_t states_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rng_state states[SLOTS];
-static bool seeded[SLOTS];                            /* false: the state follows from base_seed */
+/* false: the state is derived from base_seed */
+static bool seeded[SLOTS];
 static uint64_t base_seed;
 
-/* Derives the seed of device `id` from one for all, which device 0 takes as it is. SplitMix64
-** (Steele et al. 2014). */
+/* Derives the seed of device `id` from the common seed; that of device 0 is the common seed itself.
+** SplitMix64 (Steele et al. 2014). */
 static uint64_t rng_derive_seed(uint64_t seed, int id)
 {
   if (id == 0) return seed;

@@ -1,9 +1,9 @@
-/* failures.c - failures of tasks: the list of those that were not reported yet, for device_wait,
-** and the marks that failed tasks leave on the bytes that they should have written.
+/* failures.c - failures of tasks: a list of those not reported yet, for device_wait, and marks on
+** the bytes that failed tasks should have written.
 **
-** A storage has one mark: the newest failure, and the range of all bytes that are broken. A write
-** takes its bytes out of the range if they are one end of it, so that neighbouring arrays in one
-** storage are good or bad each by itself.
+** A storage has one mark: the newest failure, and one range that covers all broken bytes. A write
+** at an end of the range shortens it, so that neighbouring arrays in a storage can be broken or
+** valid independently.
 */
 #include <pthread.h>
 #include "base/failure.h"
@@ -12,13 +12,13 @@
 /* Guards the list and all marks. */
 static pthread_mutex_t marks_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Failures that are kept for device_wait; later ones are dropped. */
+/* Most failures kept for device_wait; further ones are dropped. */
 enum { MAX_PENDING = 64 };
 /* In order of occurrence. */
 static struct { int device; struct failure *failure; } pending[MAX_PENDING];
 static int npending;
 
-/* Removes entry i from the list. Under the lock. */
+/* Removes entry i from the list. Call under the lock. */
 static void pending_forget(int i)
 {
   failure_drop(pending[i].failure);
@@ -68,8 +68,8 @@ int pending_report(int device)
 /* Returns where an access ends; one of no bytes counts as one byte. */
 static size_t access_get_end(const struct access *a) { return MAX(a->end, a->begin + 1); }
 
-/* Takes written bytes out of the broken range. Returns the failure whose mark is gone, or NULL.
-** Under the lock. */
+/* Removes written bytes from the broken range. Returns the failure, for the caller to drop, if the
+** range is empty now; else NULL. Call under the lock. */
 static struct failure *storage_clear_failed(struct storage *s, const struct access *a)
 {
   struct failure *f = s->failed;
@@ -83,8 +83,7 @@ static struct failure *storage_clear_failed(struct storage *s, const struct acce
   return NULL;
 }
 
-/* Makes the broken range cover an access that failed with f. A mark that lasts stays one. Under the
-** lock. */
+/* Widens the broken range to cover an access that failed with f. Call under the lock. */
 static void storage_widen_failed(struct storage *s, const struct access *a, const struct failure *f)
 {
   const bool lasting = __atomic_load_n(&s->lasting, __ATOMIC_RELAXED);

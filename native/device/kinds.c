@@ -1,8 +1,8 @@
-/* kinds.c - the kinds of devices: what back ends register for them, names, and the calls that go to
-** the back end of a device.
+/* kinds.c - the kinds of devices: registered operations, names, and calls that are passed to the
+** operations of a device.
 **
-** cpu(0) .. cpu(63) always exist; cpu_pinned(i) is memory of cpu(i). Other kinds exist once a back
-** end has registered its device_ops.
+** cpu(0) .. cpu(63) always exist; cpu_pinned(i) is memory of cpu(i). Another kind exists once a
+** back end has registered its operations.
 */
 #include "device/collective.h"
 #include "device/queue.h"
@@ -30,7 +30,7 @@ void collective_register(const struct collective_ops *ops)
   order_register(COLLECTIVE_QUEUE, ops->order);
 }
 
-/* At the slot of a kind's first device. */
+/* Indexed by the slot of a kind's first device. */
 static const struct order_ops *orders[SLOTS];
 
 void order_register(int kind, const struct order_ops *ops) { orders[device_slot(kind)] = ops; }
@@ -52,7 +52,7 @@ const struct device_ops *queue_ops(int device)
 
 int device_copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
-  /* by the one that is not a CPU */
+  /* the side that is a GPU, if there is one, does the copy */
   int device = device_kind(dst_device) == TY_GPU ? dst_device : src_device;
   return device_ops(device)->copy(dst_device, dst, src_device, src, bytes);
 }

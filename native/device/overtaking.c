@@ -1,14 +1,14 @@
 /* overtaking.c - tasks that run before earlier ones of their queue.
 **
-** Order costs time in two cases. Where the head of a CPU's queue waits for a message, say an update
-** of weights for the sum of its gradients over the ranks, later tasks that need nothing of it
-** go on: the next forward, whose first layers have their weights already. Among messages that
-** are ready, the one that is needed first goes first (task.choose).
+** Strict order costs time in two cases. While the head of a CPU's queue waits for a message, say an
+** update of weights for the sum of their gradients over the ranks, later tasks that do not depend
+** on it can run: the next forward, whose first layers have their weights already. And of several
+** messages that are ready, the one that is needed first should go first (task.choose).
 **
-** A task may run before earlier ones that have not run if it waits for no other queue, reads
-** nothing that one of these writes, and writes nothing that one of them touches; and not if both
-** are `in_order`. A scan goes through the queue from its head and keeps the accesses of the tasks
-** that it has passed in a table by storage. Entries of earlier scans count as free.
+** A task may overtake earlier ones if it waits for no other queue, reads nothing that they write,
+** writes nothing that they read or write, and is not `in_order` like one of them. A scan walks the
+** queue from its head and notes the accesses of the tasks it has passed in a hash table by storage.
+** Entries of earlier scans count as free.
 */
 #include "device/queue_state.h"
 
@@ -27,7 +27,7 @@ struct scan {
   bool in_order;                                      /* one of the tasks so far is */
 };
 
-/* Returns the entry of a storage in the table, or the free one that it would get. */
+/* Returns the table's entry of a storage, or the free entry where it belongs. */
 static struct noted_access *scan_find_access(const struct scan *l, const struct storage *s)
 {
   size_t at = (size_t)(((uintptr_t)s >> 4) * 0x9E3779B97F4A7C15u >> 40);
@@ -71,7 +71,7 @@ static bool scan_allows_task(const struct scan *l, const struct slot *s)
   for (int i = 0; i < s->nwait; i++)
     if (!ticket_past(s->wait[i * RING])) return false;
   for (int i = 0; i < s->task.nread; i++)
-    if (storage_failed(&s->task.read[i])) return false; /* in order: the failure is the first */
+    if (storage_failed(&s->task.read[i])) return false; /* a failure is reported in order */
   for (int i = 0; i < s->task.nread + s->task.nwrite; i++) {
     const struct noted_access *t = scan_find_access(l, slot_storage(s, i));
     if (t->scan == l->q->scan && (i >= s->task.nread || t->written)) return false;
@@ -80,7 +80,7 @@ static bool scan_allows_task(const struct scan *l, const struct slot *s)
 }
 
 /* Finds up to `most` tasks that could run now, in the order of submission. If the head has a
-** `choose`, the search ends at the first task without. Returns how many there are. */
+** `choose`, the search stops at the first task without one. Returns how many were found. */
 static int queue_find_runnable(struct queue *q, struct slot **found, int most)
 {
   struct scan l = { .q = q };
@@ -102,7 +102,7 @@ static int queue_find_runnable(struct queue *q, struct slot **found, int most)
 
 /* -- the next task ----------------------------------------------------------------------------- */
 
-/* Returns the queue of a message that the task waits for; -1: it waits for none. */
+/* Returns the queue of a message for which the task waits; -1: it waits for none. */
 static int slot_awaited_message(const struct slot *s)
 {
   for (int i = 0; i < s->nwait; i++) {
@@ -112,8 +112,8 @@ static int slot_awaited_message(const struct slot *s)
   return -1;
 }
 
-/* Sleeps until a task of any queue completes or one is submitted here, after `ready_events` and
-** `submitted` were read. */
+/* Sleeps until a task of any queue has completed or one was submitted to q since the caller read
+** `ready_events` and `submitted`. */
 static void queue_wait_ready(struct queue *q, uint64_t ready_events, uint64_t submitted)
 {
   int64_t from = profile_is_on(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;

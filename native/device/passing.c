@@ -1,8 +1,8 @@
-/* passing.c - how started tasks complete, and what a queue's thread does without work.
+/* passing.c - completes started tasks; what a queue's thread does while there is no task to start.
 **
-** A CPU's task has ended when `run` returns. Other devices have only begun it by then; the thread
-** waits for them as late as it may, and where each task leaves a mark, only up to the task that a
-** waiter needs. Until then it submits what comes, such as the next batch.
+** A CPU's task has ended when `run` returns. On other devices it has only been started; the queue's
+** thread waits for them as late as possible and, if tasks leave marks, only up to the task that a
+** waiter needs. Until then it starts further tasks, such as those of the next batch.
 */
 #include "base/base.h"
 #include "base/failure.h"
@@ -12,8 +12,8 @@ enum { NAP_NS = 100000 };                             /* between two checks of a
 
 /* -- failures ---------------------------------------------------------------------------------- */
 
-/* Returns whether a task changes weights or their like in place: these keep their old values if it
-** is skipped, which count once the failure is reported. */
+/* Returns whether a task changes a lasting storage in place. If it is skipped, the storage keeps
+** its old value, which counts as valid again once the failure is reported. */
 static bool slot_changes_lasting(const struct slot *s)
 {
   for (int i = 0; i < s->task.nwrite; i++) {
@@ -32,7 +32,7 @@ void queue_find_broken(struct queue *q, struct slot *s)
   if (!f || !failure_reported_by(f, s->reported) || failure_is_interruption(f) ||
       !slot_changes_lasting(s))
     return;
-  /* the failure was reported already, but not that this step is skipped */
+  /* f was reported before, but not that this task is skipped */
   s->failed = failure_anew(f, s->reported);
   failure_drop(f);
   pending_add(q->device, s->failed);
@@ -65,8 +65,7 @@ struct failure *queue_note_failure(struct queue *q, int code, bool starting)
 
 /* -- completion -------------------------------------------------------------------------------- */
 
-/* Wakes all that wait for tasks of the queue. Those whose task has not completed note again which
-** one they need. */
+/* Wakes all waiters. Those whose task has not completed set `awaited` again. */
 static void queue_wake_waiters(struct queue *q)
 {
   pthread_mutex_lock(&q->lock);
@@ -75,7 +74,7 @@ static void queue_wake_waiters(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* Calls the task's `done` and drops what the queue holds for it. */
+/* Calls the task's `done` and drops the queue's references. */
 static void queue_release_task(struct queue *q, struct slot *s)
 {
   const struct task *t = &s->task;
@@ -87,7 +86,7 @@ static void queue_release_task(struct queue *q, struct slot *s)
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
 }
 
-/* Counts the next task as completed, and wakes threads that wait for it. */
+/* Counts the head as completed, and wakes threads that wait for it. */
 static void queue_count_completed(struct queue *q)
 {
   STORE(q->done, q->done + 1);
@@ -129,7 +128,7 @@ void queue_finish(struct queue *q)
     late = queue_note_failure(q, code, false);
   while (q->done < q->started) {
     struct slot *s = &q->slot[q->done % RING];
-    if (late && !s->failed) { /* a device that reports late fails all that was started */
+    if (late && !s->failed) { /* the failing task is not known: all started ones fail */
       s->failed = failure_keep(late);
       queue_mark_writes(s);
     }
@@ -151,8 +150,8 @@ bool queue_has_work(struct queue *q)
   return LOAD(q->submitted) != q->started || LOAD(queue_closing);
 }
 
-/* Returns whether the device has completed all tasks up to number `to`, by their marks: no task
-** failed, and none depends on other devices. */
+/* Returns whether the marks alone tell that all tasks up to number `to` have completed: none of
+** them failed or depends on other devices. */
 static bool queue_reaches_mark(struct queue *q, uint64_t to)
 {
   if (!q->order || q->lost || to >= q->started) return false;
@@ -169,7 +168,7 @@ void queue_finish_awaited(struct queue *q)
   if (to <= q->done)
     queue_wake_waiters(q);
   else if (to > q->started)
-    sched_yield(); /* not started, or the waiter has not noted its task yet */
+    sched_yield(); /* the task has not started, or `awaited` is not yet set */
   else if (!queue_reaches_mark(q, to))
     queue_finish(q);
   else

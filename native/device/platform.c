@@ -1,7 +1,8 @@
-/* platform.c - the text of `tycho --platform`: what was found, or why not.
+/* platform.c - the text of `tycho --platform`: which processor, libraries and devices there are,
+** and why others cannot be used.
 **
-** Libraries that are optional at run time are opened here only to report what is there; their
-** users open them themselves.
+** Optional libraries are opened here only to report their versions; the code that uses them opens
+** them itself.
 */
 #include <dlfcn.h>
 #ifdef __aarch64__
@@ -23,7 +24,7 @@ static void platform_add_processor(struct text *t)
   struct utsname u;
   text_add(t, "cpu         ");
   char line[256];
-  FILE *f = sys_fopen("/proc/cpuinfo", "r"); /* Linux names the model there, but of ARM */
+  FILE *f = sys_fopen("/proc/cpuinfo", "r"); /* Linux has no model name there on ARM */
   while (f && fgets(line, sizeof line, f)) {
     char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
     if (!value) continue;
@@ -64,8 +65,8 @@ static void platform_add_processor(struct text *t)
 
 /* -- libraries --------------------------------------------------------------------------------- */
 
-/* Adds a line: the version that function `symbol` of the library gives, or that no library of these
-** names is installed. */
+/* Adds a line with the version that function `symbol` of the library returns, or says that no
+** library of these names is installed. */
 static void platform_add_library(struct text *t, const char *label, const char *disable,
     const char *const *names, const char *symbol)
 {

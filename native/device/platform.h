@@ -1,6 +1,6 @@
-/* platform.h - what a back end adds to ty_platform: lines of its own. */
+/* platform.h - lines that a back end adds to the text of ty_platform. */
 #pragma once
 #include "base/base.h"
 
-/* Makes ty_platform call `add` for the back end's lines. */
+/* Registers a function that adds lines to the text. */
 void platform_register(void (*add)(struct text *t));

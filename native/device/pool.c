@@ -1,27 +1,27 @@
-/* pool.c - see pool.h. A pool is freed by its last user or the last storage in it, whichever is
-** later, and possibly on a queue's thread: nothing here waits while it frees.
-** Locks: all (the list of pools) > pool.lock.
+/* pool.c - see pool.h. A pool is freed when both its last user and the last storage in it are gone,
+** possibly on a queue's thread: freeing must not wait. Order of locks: `all` (the list of pools),
+** then pool.lock.
 */
 #include <pthread.h>
 #include "device/pool.h"
 
-enum { RANGES = 16 }; /* devices one pool may span */
+enum { RANGES = 16 }; /* most devices of a pool */
 
 /* a storage in the pool */
 struct resident {
   ty_pool *pool;
   struct resident *next, **link;
-  struct storage *storage;                            /* borrowed: it frees the resident */
+  struct storage *storage;                            /* borrowed: freeing it frees this struct */
   int range;
   size_t offset, bytes;
 };
 
-/* What a user needs of a range; user NULL: an unnamed one, until the pool is freed. */
+/* Bytes that a user needs of a range. user NULL: needed until the pool is freed. */
 struct need { const void *user; int range; size_t bytes; };
 
 struct ty_pool {
   int users;                                          /* handles and executors */
-  int refs;                                           /* those and residents */
+  int refs;                                           /* users and residents */
   pthread_mutex_t lock;
   struct range range[RANGES];
   int nrange;
@@ -31,9 +31,9 @@ struct ty_pool {
   struct need *need;
   int nneed, need_cap;
   struct resident *residents;
-  /* in the list of all pools, for a trim of all */
+  /* the next pool in the list of all pools */
   ty_pool *next;
-  ty_pool **link;                                     /* what points to this one there */
+  ty_pool **link;                                     /* the pointer to this pool in that list */
 };
 
 static ty_pool *all;
@@ -65,7 +65,7 @@ void pool_keep(ty_pool *p)
   pthread_mutex_unlock(&p->lock);
 }
 
-/* Gives back what neither a user nor a resident needs. Under the lock. */
+/* Frees what neither a user nor a resident needs. Call under the lock. */
 static void pool_trim_ranges(ty_pool *p)
 {
   for (int i = 0; i < p->nrange; i++) {
@@ -78,14 +78,13 @@ static void pool_trim_ranges(ty_pool *p)
   }
 }
 
-/* Drops one reference, which was also that of `users` users (0 or 1); the last one frees the
-** pool. */
+/* Drops one reference, and `users` (0 or 1) users. The last reference frees the pool. */
 static void pool_drop(ty_pool *p, int users)
 {
   pthread_mutex_lock(&p->lock);
   p->users -= users;
   bool gone = --p->refs == 0;
-  if (!gone && users && !p->users) pool_trim_ranges(p); /* residents are left */
+  if (!gone && users && !p->users) pool_trim_ranges(p); /* only residents use it now */
   pthread_mutex_unlock(&p->lock);
   if (!gone) return;
   pthread_mutex_lock(&all_lock);
@@ -114,7 +113,7 @@ static int pool_range_index(const ty_pool *p, int device)
   return -1;
 }
 
-/* Waits until no task works in the pool. */
+/* Waits until no task uses the pool. */
 static void pool_wait_runs(ty_pool *p)
 {
   struct ticket t[RANGES];
@@ -122,7 +121,7 @@ static void pool_wait_runs(ty_pool *p)
   for (int i = 0; i < n; i++) ticket_wait(t[i]);
 }
 
-/* Finds the range of a device, or makes an empty one. Under the lock. */
+/* Finds the range of a device, or makes an empty one. Call under the lock. */
 static int pool_find_range(ty_pool *p, int device, int *at)
 {
   *at = pool_range_index(p, device);
@@ -133,7 +132,7 @@ static int pool_find_range(ty_pool *p, int device, int *at)
   return TY_OK;
 }
 
-/* Notes that a user needs at least `bytes` of a range. Under the lock. */
+/* Notes that a user needs at least `bytes` of a range. Call under the lock. */
 static int pool_note_need(ty_pool *p, const void *user, int range, size_t bytes)
 {
   for (int i = 0; i < p->nneed; i++) {
@@ -154,7 +153,7 @@ int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, boo
   pthread_mutex_lock(&p->lock);
   int code = pool_find_range(p, device, &at);
   if (!code && p->range[at].base && align_up(bytes, PAGE) > p->range[at].reserved) {
-    /* it may have to move: then nothing may run in it */
+    /* the range may move, which it must not during a run */
     pthread_mutex_unlock(&p->lock);
     pool_wait_runs(p);
     pthread_mutex_lock(&p->lock);
@@ -162,7 +161,7 @@ int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, boo
   if (!code) code = pool_note_need(p, user, at, bytes);
   const bool noted = !code;
   if (noted) code = range_grow(&p->range[at], bytes, moved);
-  if (noted && code == TY_EMEMORY) { /* once more, without what pools hold beyond their needs */
+  if (noted && code == TY_EMEMORY) { /* try again after trimming all pools */
     pthread_mutex_unlock(&p->lock);
     ty_pool_trim(NULL);
     pthread_mutex_lock(&p->lock);
@@ -220,7 +219,7 @@ int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
   return TY_OK;
 }
 
-/* Trims a pool after its runs. */
+/* Waits for the runs of a pool, then trims it. */
 static void pool_trim(ty_pool *p)
 {
   pool_wait_runs(p);
@@ -235,8 +234,8 @@ int ty_pool_trim(ty_pool *p)
     pool_trim(p);
     return TY_OK;
   }
-  /* Every pool with a reference, as they are trimmed outside the list's lock, which a queue's
-  ** thread may take. */
+  /* Collect all pools, with a reference each: trimming waits, and must not hold the list's lock,
+  ** which a queue's thread may need. */
   int n = 0, cap = 0;
   ty_pool **list = NULL;
   pthread_mutex_lock(&all_lock);
@@ -281,7 +280,7 @@ int pool_last(ty_pool *p, struct ticket *out, int max)
 
 /* -- residents --------------------------------------------------------------------------------- */
 
-/* Serves as `release` of a storage in a pool. */
+/* The `release` function of a storage in a pool. */
 static void pool_release_resident(void *owner, void *data)
 {
   struct resident *r = owner;

@@ -1,13 +1,12 @@
-/* profile.c - the profiler: a growing list of events, sums per label, and the trace file.
+/* profile.c - the profiler: a list of events, sums per label, and the trace file.
 **
 ** Events come from queue threads (operators, by exec/profile.c and imperative/call.c), from the
 ** allocator (bytes in use) and from the front end (its own tasks, frames, counters and marks).
-** All of it happens under one lock; labels are interned, so an event is 40 bytes. Sums per label
-** are kept as events come, so the list may be written and dropped at any time. The file is a
-** Chrome trace: spans of one thread as B and E pairs that nest, tasks as b and e, counters as C,
-** marks as i; pid is the device (PIDS below), tid a number per thread. It is whole JSON after
-** each dump: the next one goes on before the closing bracket. Where nothing is recorded no file
-** appears.
+** Everything is done under one lock. Labels are interned, so an event takes 40 bytes. Sums per
+** label are updated with each event, so the list may be written and dropped at any time. The file
+** is a Chrome trace: spans of one thread as B and E pairs that nest, tasks as b and e, counters as
+** C, marks as i; pid is the device (PIDS below), tid a number per thread. After each dump it is
+** valid JSON: the next dump overwrites the closing bracket. Without events no file is written.
 */
 #include <errno.h>
 #include <pthread.h>
@@ -20,8 +19,8 @@
 #include "device/queue.h"
 
 enum {
-  MAX_EVENTS = 1 << 22,  /* kept; later ones are counted as lost */
-  BATCH      = 1 << 14,  /* events between two looks at the period of continuous dumping */
+  MAX_EVENTS = 1 << 22,  /* most events kept; later ones are counted as lost */
+  BATCH      = 1 << 14,  /* events between two checks of the period of continuous dumping */
   PIDS       = SLOTS + 1 /* slots of devices, then the host */
 };
 enum { SPAN, TASK, COUNTER, MARK }; /* as TY_PROFILE_SPAN .. */
@@ -47,10 +46,10 @@ static int64_t origin;                                /* ns; time 0 of the file 
 static struct file {
   char *path;
   int64_t period;                                     /* ns between dumps; 0: not continuous */
-  int64_t last;                                       /* ns; when it was dumped last */
+  int64_t last;                                       /* ns; time of the last dump */
   int64_t tail;                                       /* offset of the next event */
-  bool open;                                          /* it has been begun */
-  bool named[PIDS];                                   /* this device's lane has its name */
+  bool open;                                          /* the file exists */
+  bool named[PIDS];                                   /* the device's name has been written */
 } file;
 
 int64_t profile_now(void)
@@ -79,7 +78,7 @@ static uint64_t hash_mix(uint64_t h, const char *s)
   return h;
 }
 
-/* Returns the entry of a label in the table, or the free one that it would get. */
+/* Returns the table's entry of a label, or the free entry where it belongs. */
 static int *label_find_entry(const struct profile_label *l)
 {
   uint64_t h = hash_mix(0xCBF29CE484222325u + (uint64_t)l->kind, l->category);
@@ -111,7 +110,7 @@ static int label_add(const struct profile_label *l)
   return nlabel++;
 }
 
-/* Returns the index of a label, a new one at its first use; -1: out of memory. Call under
+/* Returns the index of a label, adding it at its first use; -1: out of memory. Call under
 ** profile_lock. */
 static int label_get(const struct profile_label *l)
 {
@@ -144,7 +143,7 @@ static int event_compare(const void *a, const void *b)
   return x->to > y->to ? -1 : x->to < y->to;
 }
 
-/* Prints what all phases of an event have in common. */
+/* Prints the fields that all phases of an event have in common. */
 static void event_print_head(struct text *t, const struct event *e, const char *phase, int64_t at)
 {
   const struct label *l = &labels[e->label];
@@ -254,7 +253,7 @@ static bool profile_write_text(FILE *f, int64_t at, const char *before, const st
       !fflush(f);
 }
 
-/* Leaves the trace file as it was before a write that failed: without one if it was new. */
+/* Restores the trace file after a failed write: removes it if it was new. */
 static void profile_restore_file(void)
 {
   const struct text nothing = { .s = "" };
@@ -271,7 +270,7 @@ static void profile_restore_file(void)
   fclose(f);
 }
 
-/* Writes all events and drops them; those that cannot be written stay for the next time. Call under
+/* Writes all events and drops them; if that fails, they stay for the next time. Call under
 ** profile_lock. */
 static int profile_write_events(void)
 {
@@ -279,7 +278,7 @@ static int profile_write_events(void)
   if (!nevent) return TY_OK;
   FILE *f = file.open ? sys_fopen(profile_path(), "r+b") : NULL;
   if (!f) {
-    file.open = false; /* it was removed: a new one */
+    file.open = false; /* it was removed: begin a new one */
     memset(file.named, 0, sizeof file.named);
     f = sys_fopen(profile_path(), "wb");
   }
@@ -311,7 +310,7 @@ static int profile_write_events(void)
 
 /* -- recording --------------------------------------------------------------------------------- */
 
-/* Counts `counted` for a label and keeps an event about it. */
+/* Adds an event, and `counted` to the sums of its label. */
 static void profile_record(const struct profile_label *of, struct event e, int64_t counted)
 {
 #define TEXT(part) of->part ? of->part : ""
@@ -334,7 +333,7 @@ static void profile_record(const struct profile_label *of, struct event e, int64
     bool due = nevent % BATCH == 0 && e.to - file.last > file.period;
     if (file.period && (nevent >= MAX_EVENTS || due)) {
       file.last = e.to;
-      profile_write_events(); /* what cannot be written now is tried again with the next ones */
+      profile_write_events(); /* a failure is tried again with the next batch */
     }
   }
   pthread_mutex_unlock(&profile_lock);
@@ -385,7 +384,7 @@ int ty_profile(int what, int *before)
   return TY_OK;
 }
 
-/* Sets the file of later events. Earlier ones go to the old file if it was begun. */
+/* Sets the file for later events. Earlier ones are written to the old file if it exists. */
 int ty_profile_file(const char *path, int64_t period)
 {
   NEED(path && *path && period >= 0, TY_EVALUE, "profile: no file name");
@@ -431,7 +430,7 @@ int ty_profile_sums(int i, ty_profile_sum *out)
   NEED(out, TY_ETYPE, "profile: null argument");
   pthread_mutex_lock(&profile_lock);
   int n = nlabel;
-  if (i >= 0 && i < n) { /* its texts stay: labels are never dropped */
+  if (i >= 0 && i < n) { /* borrowing texts is safe: labels are never dropped */
     const struct label *l = &labels[i];
     *out = l->sum;
     out->category = l->category;

@@ -1,5 +1,5 @@
-/* profile.h - events for the profiler. A call costs one predictable branch while nothing is
-** recorded. */
+/* profile.h - events for the profiler. While nothing is recorded a call costs one predictable
+** branch. */
 #pragma once
 #include "base/base.h"
 
@@ -10,24 +10,24 @@ static inline bool profile_is_on(int what)
   return __builtin_expect(__atomic_load_n(&profile_what, __ATOMIC_RELAXED) & what, 0);
 }
 
-/* What an event is about. Texts are copied; NULL is "". */
+/* Names an event. Texts are copied; NULL counts as "". */
 struct profile_label {
   const char *category, *name, *node, *kernel;
   int kind;                                           /* set by the profiler */
 };
-/* The caller's thread, in the place of a device. */
+/* Takes the place of a device for events of the caller's thread. */
 enum { PROFILE_HOST = -1 };
 
 /* Returns nanoseconds of a monotonic clock. */
 int64_t profile_now(void);
-/* Records what took from `from` to `to`, in ns of profile_now. */
+/* Records an event that lasted from `from` to `to`, in ns of profile_now. */
 void profile_span(
     const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to);
-/* Records that a device's queue has waited for another device since `from`. */
+/* Records that a device's queue has waited for device `other` since `from`. */
 void profile_wait(int device, int other, int64_t from);
 /* Records a new value of a counter. */
 void profile_counter(const char *category, const char *name, int device, int64_t value);
-/* Writes what is not yet written; called when the process ends. */
+/* Writes the remaining events; called at exit. */
 void profile_close(void);
 
 /* Returns the time at which a call of the public interface begins; 0: calls are not recorded. */

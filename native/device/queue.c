@@ -1,17 +1,16 @@
 /* queue.c - one thread per device that runs its tasks in the order of submission.
 **
-** Submission happens under one lock for all devices, `order`: it notes the task's tickets in its
-** storages, and so all queues agree on one order, in which every task waits only for earlier
-** ones. That lock is never held while anything waits. A task has completed (`done` >= its number)
-** when it has run, its callback has returned and its storages are dropped; on the host it may
-** complete before earlier ones (overtaking.c). Devices with a `finish` (streams) may have started
-** more tasks than have completed: `started` runs ahead of `done` (passing.c). Two of one kind wait
-** for each other themselves, by marks that tasks leave after what they have started: a thread
-** waits only until the other has started its task.
+** One lock for all devices, `order`, is held during submission, while the task's tickets are noted
+** in its storages. So all queues agree on one order, in which every task waits only for earlier
+** ones. Nothing waits while it holds that lock. A task has completed (`done` >= its number) when it
+** has run, its callback has returned and its storages are dropped; on the host it may complete
+** before earlier ones (overtaking.c). A device with a `finish` (streams) may have started more
+** tasks than have completed: `started` is ahead of `done` (passing.c). Devices of one kind wait for
+** each other by marks that tasks leave after the work they have started; the queue's thread only
+** waits until the other queue has started the task.
 **
-** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks
-** (failures.c), inline_lock (TYCHO_SYNC=1: everything runs
-** under it, in the caller).
+** Locks: order, then queue.lock (to wake a thread) or marks_lock (failures.c). inline_lock is held
+** while TYCHO_SYNC=1 runs a task in the caller.
 */
 #include <signal.h>
 #include "base/parallel.h"
@@ -20,8 +19,8 @@
 #include "device/queue_state.h"
 
 enum {
-  MAX_TASKS      = 1000,     /* submitted tasks that have not completed, of a queue */
-  MAX_HELD_BYTES = 64 << 20  /* memory that only these keep alive */
+  MAX_TASKS      = 1000,     /* most tasks of a queue that have not completed */
+  MAX_HELD_BYTES = 64 << 20  /* most bytes that only these keep alive */
 };
 
 void (*device_closing)(void);
@@ -37,7 +36,8 @@ bool device_sync(void)
 
 /* -- a queue's thread -------------------------------------------------------------------------- */
 
-/* Runs a task, or skips it if what it reads is broken. Returns false if it is to run again. */
+/* Runs a task, or skips it if bytes that it reads are broken. Returns false if it has to run
+** again. */
 static bool queue_run_task(struct queue *q, struct slot *s)
 {
   s->failed = NULL;
@@ -53,13 +53,13 @@ static bool queue_run_task(struct queue *q, struct slot *s)
   return true;
 }
 
-/* Makes the device wait for another device's task by itself. Returns false if it cannot: the thread
-** has to wait. */
+/* Makes the device wait for another device's task. Returns false if it cannot: the caller has to
+** wait. */
 static bool queue_await_on_device(struct queue *q, struct ticket t)
 {
   struct queue *other = queue_at(t.device);
   if (!q->order || other->order != q->order) return false;
-  /* until the other queue has started its task */
+  /* wait until the other queue has started the task */
   int64_t until = profile_now() + SPIN_NS;
   while (LOAD(other->started) < t.seq && profile_now() < until) sched_yield();
   if (LOAD(other->started) < t.seq) {
@@ -95,8 +95,8 @@ static void queue_wait_others(struct queue *q, struct slot *s)
   }
 }
 
-/* Counts the head as started. It leaves a mark, for which others may have to wait; if it cannot,
-** the queue waits for the device at once. */
+/* Counts the head as started and leaves a mark, for which others may wait. If that fails, it waits
+** for the device at once. */
 static void queue_count_started(struct queue *q)
 {
   uint64_t seq = q->started + 1;
@@ -162,7 +162,8 @@ static int queue_new(int device, struct queue **out)
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->wake, NULL);
   pthread_cond_init(&q->past, NULL);
-  /* Signals are for the host's threads: a queue's, and the team that it will start, block all. */
+  /* Signals go to the program's own threads: this one, and the team that it will start, block
+  ** all. */
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -191,8 +192,7 @@ static int queue_get(int device, struct queue **out)
   return code;
 }
 
-/* Lets each queue end its current task and no other; called at exit, or when the library is
-** unloaded. */
+/* Lets each queue finish its current task only. Runs at exit, or when the library is unloaded. */
 __attribute__((destructor)) static void queue_close_all(void)
 {
   STORE(queue_closing, 1);
@@ -217,13 +217,14 @@ __attribute__((destructor)) static void queue_close_all(void)
 
 /* -- submission -------------------------------------------------------------------------------- */
 
-/* Returns the ticket that waits for two of one queue: the later task may complete first. */
+/* Returns a ticket that waits for two tasks of one queue, of which the later one may complete
+** first. */
 static struct ticket ticket_join(struct ticket a, struct ticket b)
 {
   return (struct ticket){ a.device, MAX(a.seq, b.seq), a.whole || b.whole || a.seq != b.seq };
 }
 
-/* Adds a ticket to those that a task of queue `own` waits for. */
+/* Makes a task of queue `own` wait for a ticket as well. */
 static void slot_add_wait(struct slot *s, int own, struct ticket t)
 {
   if (!t.seq || t.device == own || ticket_past(t)) return;
@@ -236,8 +237,8 @@ static void slot_add_wait(struct slot *s, int own, struct ticket t)
   s->wait[s->nwait++ * RING] = t;
 }
 
-/* Notes task `own` as a reader of a storage. A storage has one entry per reading device; if all are
-** taken, the new reader waits for one of the others and takes its entry. */
+/* Notes task `own` as a reader of a storage. A storage has few entries, one per reading device; if
+** all are taken, the new reader waits for one of the others and takes its entry. */
 static void slot_note_read(struct slot *s, struct storage *x, struct ticket own)
 {
   slot_add_wait(s, own.device, x->write);
@@ -257,14 +258,15 @@ static void slot_note_write(struct slot *s, struct storage *x, struct ticket own
   slot_add_wait(s, own.device, x->write);
   for (int i = 0; i < COUNT(x->read); i++) {
     slot_add_wait(s, own.device, x->read[i]);
-    x->read[i].seq = 0; /* a task that waits for this write waits for them */
+    x->read[i].seq = 0; /* waiting for this write includes waiting for them */
   }
   x->write = own;
   __atomic_add_fetch(&x->version, 1, __ATOMIC_RELAXED);
 }
 
-/* Copies a task into a slot, with references to its storages. Returns false without memory. Lists
-** that last are not copied: those of a deep network take longer to copy than its task to submit. */
+/* Copies a task into a slot, and adds references to its storages. Returns false if out of memory.
+** Lasting lists are not copied: for a deep network that would take longer than the rest of the
+** submission. */
 static bool slot_fill(struct slot *s, const struct task *t)
 {
   int n = t->lasting ? 0 : t->nread + t->nwrite;
@@ -284,8 +286,8 @@ static bool slot_fill(struct slot *s, const struct task *t)
   return true;
 }
 
-/* Returns the task that must complete before one more that holds `held` bytes is taken; 0: none. A
-** full queue runs half empty first: the submitter then sleeps once for many tasks. */
+/* Returns the task that must complete before another one, which holds `held` bytes, is accepted; 0:
+** none. A full queue has to become half empty, so that the submitter sleeps once for many tasks. */
 static uint64_t queue_find_obstacle(struct queue *q, size_t held)
 {
   uint64_t done = LOAD(q->done);
@@ -294,17 +296,17 @@ static uint64_t queue_find_obstacle(struct queue *q, size_t held)
   return now > 0 && now + (int64_t)held > MAX_HELD_BYTES && q->submitted > done ? done + 1 : 0;
 }
 
-/* Calls `done` of a task that is not taken, and returns code with its failure. */
+/* Calls `done` of a task that is not accepted, and returns code with its failure set. */
 static int task_reject(const struct task *t, int code)
 {
-  struct failure *f = failure_take(code); /* the callback may fail on its own */
+  struct failure *f = failure_take(code); /* the callback may set another failure */
   if (t->done) t->done(t->context);
   failure_report(f);
   failure_drop(f);
   return code;
 }
 
-/* Held while a task of TYCHO_SYNC=1 runs in its caller's thread. */
+/* Held while a task runs in its caller's thread under TYCHO_SYNC=1. Recursive. */
 static pthread_mutex_t inline_lock;
 static void inline_lock_init(void)
 {
@@ -315,8 +317,8 @@ static void inline_lock_init(void)
   pthread_mutexattr_destroy(&a);
 }
 
-/* Runs a task in the caller's thread until the device has completed it. Fails with what broke the
-** bytes that it reads. */
+/* Runs a task in the caller's thread and waits until the device has completed it. Fails if bytes
+** that it reads are broken, with the cause. */
 static int task_run_to_end(struct queue *q, const struct task *t)
 {
   struct failure *f = NULL;
@@ -336,7 +338,7 @@ static int task_run_to_end(struct queue *q, const struct task *t)
   return code;
 }
 
-/* Marks what a task has written, or with f failed to write, and counts the writes. */
+/* Marks the writes of a task as broken by f, or with NULL as written, and counts them. */
 static void task_mark_written(const struct task *t, struct failure *f)
 {
   for (int i = 0; i < t->nwrite; i++) {
@@ -345,7 +347,7 @@ static void task_mark_written(const struct task *t, struct failure *f)
   }
 }
 
-/* Runs a task at once, in the caller's thread, which gets its failure. */
+/* Runs a task at once in the caller's thread, and returns its failure. */
 static int queue_run_inline(struct queue *q, const struct task *t, struct ticket *out)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -358,14 +360,14 @@ static int queue_run_inline(struct queue *q, const struct task *t, struct ticket
   STORE(q->submitted, q->submitted + 1);
   STORE(q->done, q->submitted);
   if (out) *out = (struct ticket){ q->device, q->submitted, false };
-  if (t->done) t->done(t->context); /* may fail on its own */
+  if (t->done) t->done(t->context); /* may set another failure */
   if (f) code = failure_report(f);
   failure_drop(f);
   pthread_mutex_unlock(&inline_lock);
   return code;
 }
 
-/* Returns whether the queue is empty and no task uses the arrays of this one. Under `order`. */
+/* Returns whether the queue is empty and no task uses the storages of t. Call under `order`. */
 static bool queue_is_idle_for(struct queue *q, const struct task *t)
 {
   if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(queue_closing)) return false;
@@ -382,9 +384,9 @@ static bool queue_is_idle_for(struct queue *q, const struct task *t)
   return true;
 }
 
-/* Runs a small task in the caller's thread, under `order`, so that no task of any device begins
-** meanwhile: waking a thread would take longer. Returns false if it has to be queued; else `order`
-** is released. */
+/* Runs a small task in the caller's thread, since waking a thread would take longer. Call under
+** `order`, which is held meanwhile, so that no task is submitted. Returns false if the task has to
+** be queued; else `order` is released. */
 static bool queue_try_small(struct queue *q, const struct task *t, struct ticket *out)
 {
   if (!queue_is_idle_for(q, t)) return false;
@@ -399,7 +401,7 @@ static bool queue_try_small(struct queue *q, const struct task *t, struct ticket
   return true;
 }
 
-/* Loads the bytes that a task touches, and submits what has to be done before it writes. */
+/* Loads the storages of a task, and submits pending work that has to precede its writes. */
 static int task_load_storages(const struct task *t)
 {
   for (int i = 0; i < t->nread; i++) TRY(storage_load(t->read[i].storage));

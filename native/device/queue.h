@@ -1,9 +1,9 @@
-/* queue.h - what the files of this folder share. */
+/* queue.h - functions that files of device/ share and nobody else calls. */
 #pragma once
 #include "device/order.h"
 
-/* Slots of devices and queues: cpu(0..63), gpu(0..63), queues for messages. Pinned memory belongs
-** to its CPU. */
+/* Slots index arrays over all devices and queues: cpu(0..63), gpu(0..63), queues of messages.
+** Pinned memory has the slot of its CPU. */
 enum { IDS = 64, COLLECTIVE_SLOT = 2 * IDS + COMM_QUEUES, SLOTS };
 static inline int device_slot(int device)
 {
@@ -20,35 +20,36 @@ static inline int slot_device(int slot)
 static inline bool has_memory(int device) { return device_kind(device) < COMM_QUEUE; }
 
 /* kinds.c */
-/* Returns TY_EDEVICE where there can be no such device. */
+/* Returns TY_EDEVICE if there can be no such device. */
 int device_check(int device);
 /* Returns the operations of a device or of a queue without memory; NULL: no such kind. */
 const struct device_ops *queue_ops(int device);
-/* Returns how devices of this kind wait for each other; NULL: the host waits. */
+/* Returns the operations by which devices of this kind wait for each other; NULL: the host
+** waits. */
 const struct order_ops *queue_order_ops(int device);
 
 /* blocks.c */
-/* Takes a block of at least `bytes` from the device or from the kept ones; *blank: it is zeros. */
+/* Allocates a block of at least `bytes`, or reuses a kept one; *blank tells whether it is zeros. */
 int block_new(int device, size_t bytes, void **out, bool *blank);
-/* Gives a block of block_new back; `bytes` as they were asked for. */
+/* Frees a block of block_new. bytes: as passed to block_new. */
 void block_free(int device, void *data, size_t bytes);
-/* Returns the bytes of storages and of pools that a device has in use. */
+/* Returns the bytes of a device that storages and pools use. */
 void memory_in_use(int device, int64_t *tensors, int64_t *pools);
 
 /* storage.c */
-/* Marks a storage whose bytes are a block of block_new, as its `release`; does nothing. */
+/* As `release` of a storage, it says that the bytes are a block of block_new. Does nothing. */
 void storage_give_back(void *owner, void *data);
-/* Ends the source of a storage: its bytes are there, or no longer needed. */
+/* Drops the source of a storage whose bytes are loaded, or no longer needed. */
 void storage_drop_source(struct storage *s);
 
 /* failures.c */
-/* Keeps f for device_wait. */
+/* Queues f for device_wait, with a reference. */
 void pending_add(int device, struct failure *f);
-/* Reports the oldest failure of a device (-1: any) that was not reported yet, and drops its later
-** ones. */
+/* Reports the oldest failure of a device (-1: any) that was not yet reported, and drops its later
+** ones. Returns its code, or TY_OK. */
 int  pending_report(int device);
-/* Returns what broke some of the bytes for a task that was submitted after `reported` failures had
-** been reported, with a reference; NULL: nothing. */
+/* Returns why some of the bytes are broken for a task submitted when `reported` failures had been
+** reported, with a reference; NULL: none are. */
 struct failure *storage_failure_for(const struct access *a, uint64_t reported);
-/* Returns whether bytes of any storage have been broken since the process began. */
+/* Returns whether a storage has ever been marked as broken in this process. */
 bool storage_ever_failed(void);

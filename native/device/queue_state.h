@@ -1,4 +1,4 @@
-/* queue_state.h - a queue from inside, for the files that wait for its tasks (tickets.c), run them
+/* queue_state.h - the state of a queue, for the files that wait for its tasks (tickets.c), run them
 ** (queue.c), choose their order (overtaking.c) and complete them (passing.c). */
 #pragma once
 #include <pthread.h>
@@ -8,29 +8,31 @@
 #include "device/queue.h"
 
 enum {
-  RING    = 1024,  /* slots of a queue */
-  SPIN_NS = 50000, /* how long a waiter checks before it sleeps */
-  AHEAD   = 64     /* tasks that are started before the first of them completes, at most */
+  RING    = 1024,  /* slots of a queue; more than MAX_TASKS */
+  SPIN_NS = 50000, /* how long a waiter polls before it sleeps */
+  AHEAD   = 64     /* most tasks started before the first of them completes */
 };
 
-/* A submitted task; its list stays allocated. */
+/* A submitted task. `list` is reused by later tasks of the slot. */
 struct slot {
-  struct task task;                                   /* its `read` and `write` may be in `list` */
-  struct access *list;                                /* reads, then writes, that were copied */
+  struct task task;                                   /* `read` and `write` may point into `list` */
+  struct access *list;                                /* copies of the reads, then of the writes */
   int cap;                                            /* of `list` */
-  /* Number k is at wait[k * RING]: most tasks wait for one queue or none. */
+  /* What it waits for; number k is at wait[k * RING], so that the first ones of all slots, which
+  ** are all that most tasks need, are adjacent. */
   struct ticket *wait;
   int nwait;
-  bool awaits;                                        /* the device waits for some of them */
-  uint64_t early;                                     /* atomic: its number, if it ran early */
-  uint64_t reported;                                  /* failures, when it was submitted */
+  /* the device, not the thread, waits for some */
+  bool awaits;
+  uint64_t early;                                     /* atomic: its number if it has overtaken */
+  uint64_t reported;                                  /* failures_reported() at submission */
   struct failure *failed;                             /* NULL: none so far */
 };
 
-/* What the tasks that a scan has passed do with a storage (overtaking.c). */
+/* What the tasks passed by a scan do with a storage (overtaking.c). */
 struct noted_access {
   const struct storage *storage;
-  uint32_t scan;                                      /* the scan that has made the entry */
+  uint32_t scan;                                      /* the scan that made this entry */
   bool written;
 };
 
@@ -40,27 +42,30 @@ struct queue {
   const struct order_ops *order;                      /* NULL: the host waits */
   pthread_t thread;
   pthread_mutex_t lock;
-  pthread_cond_t wake;                                /* under `lock`: for the queue's thread */
-  /* under `lock`: for those that wait for its tasks */
+  pthread_cond_t wake;                                /* wakes the queue's thread; with `lock` */
+  /* wakes threads that wait for tasks; with `lock` */
   pthread_cond_t past;
-  uint64_t submitted;                                 /* atomic; written under `order` */
+  /* atomic; written under the lock of submission */
+  uint64_t submitted;
   uint64_t done;                                      /* atomic: tasks that have completed */
   uint64_t started;                                   /* atomic; written by the thread */
-  uint64_t marked;                                    /* atomic: have left a mark on the device */
+  uint64_t marked;                                    /* atomic: tasks that have left a mark */
   int sleeping;                                       /* atomic: the thread sleeps */
   int waiting;                                        /* atomic: threads that wait for `done` */
   int watching;                                       /* atomic: threads that wait for `started` */
   /* Smallest number any waiter needs; UINT64_MAX if none. Written under `lock`, read without. */
   uint64_t awaited;
-  int64_t held;                                       /* atomic: bytes that only tasks keep alive */
-  int waits_for_ready;                                /* atomic: in queue_wait_ready or about to */
-  uint64_t ready_events;                              /* atomic: completions since it waits */
+  int64_t held;                                       /* atomic: sum of the tasks' `held` */
+  int waits_for_ready;                                /* atomic: it is in queue_wait_ready */
+  /* atomic: completed tasks of any queue since then */
+  uint64_t ready_events;
   /* The table of the thread's scans, NULL before the first, and the number of the last one. */
   struct noted_access *accesses;
   uint32_t scan;
-  struct failure *lost;                               /* later tasks fail so; the thread's own */
+  /* the device is lost: why later tasks fail. For its thread only */
+  struct failure *lost;
   struct slot slot[RING];
-  struct ticket wait[SLOTS][RING];                    /* of all slots; most is never touched */
+  struct ticket wait[SLOTS][RING];                    /* see slot.wait; most is never touched */
 };
 
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
@@ -68,58 +73,60 @@ struct queue {
 
 /* -- tickets.c --------------------------------------------------------------------------------- */
 
-/* Queues by slot, read atomically. Each is made at its first use and never freed. */
+/* Queues by slot, read atomically. A queue is made at its first use and never freed. */
 extern struct queue *queue_table[SLOTS];
-/* Atomic: the process ends; nothing runs or waits any more. */
+/* Atomic: the process is ending; queues run nothing more and waits return. */
 extern int queue_closing;
-/* How many queues wait for a task that is ready; atomic. */
+/* Atomic: how many queues wait until a task is ready. */
 extern int queue_waiting_for_ready;
-/* Wakes the queues that wait for a task that is ready: one has completed. */
+/* Tells the queues that wait until a task is ready that a task has completed. */
 void queue_notify_ready(void);
 static inline struct queue *queue_at(int device)
 {
   return __atomic_load_n(&queue_table[device_slot(device)], __ATOMIC_ACQUIRE);
 }
 
-/* All below are for the queue's own thread. */
+/* All functions below are called by the queue's own thread. */
 
 /* -- overtaking.c ------------------------------------------------------------------------------ */
 
 /* Returns whether tasks of the queue may run out of order at all. */
 static inline bool queue_is_free(const struct queue *q) { return !q->ops->finish && !q->order; }
-/* Returns whether task `seq` has run before those in front of it. */
+/* Returns whether task `seq` has overtaken the tasks before it. */
 static inline bool queue_went_early(struct queue *q, uint64_t seq)
 {
   return LOAD(q->slot[(seq - 1) % RING].early) == seq;
 }
-/* Returns the task to run next: the head, which may have to wait, or a later one that need not. */
+/* Returns the task to run next: the head, for which the caller may have to wait, or a later one
+** that is ready. */
 struct slot *queue_next(struct queue *q);
-/* Returns the task that the head's `choose` takes of those that could run now, or the head. */
+/* Returns the task that the head's `choose` selects among those that could run now, or the head. */
 struct slot *queue_choose(struct queue *q, struct slot *head);
 
 /* -- passing.c --------------------------------------------------------------------------------- */
 
-/* Notes what broke the bytes that a task reads, if anything has and it has not failed yet. */
+/* Sets s->failed, unless it is set, if bytes that the task reads are broken. */
 void queue_find_broken(struct queue *q, struct slot *s);
-/* Marks what the task writes with its failure, or as written. */
+/* Marks the writes of a task as broken by its failure, or as written. */
 void queue_mark_writes(struct slot *s);
-/* Takes this thread's failure for device_wait, and returns it with a reference. If it has lost the
-** device, all later tasks fail with it: that names the culprit. starting: the task that failed was
-** being started, else the device was waited for. */
+/* Queues this thread's failure for device_wait, and returns it with a reference. If it has lost the
+** device, all later tasks fail with it, so that errors name the culprit. starting: a task failed
+** while it was started; else while the device was waited for. */
 struct failure *queue_note_failure(struct queue *q, int code, bool starting);
-/* Adds to f, if it has lost the queue's device, that nothing runs there any more; returns
-** whether it has. late: f may be that of an earlier task. */
+/* If the queue's device is lost, appends to the text of f that nothing runs there any more, and
+** returns true. late: the failure may be that of an earlier task. */
 bool queue_add_lost(const struct queue *q, struct failure *f, bool late);
-/* Completes a task that has run before the head. */
+/* Completes a task that has overtaken the head. */
 void queue_complete_early(struct queue *q, struct slot *s);
-/* Counts the head as completed, which has run early. */
+/* Counts the head, which was completed early, as completed. */
 void queue_skip_completed(struct queue *q);
-/* Completes all tasks that were started; waits for the device. */
+/* Waits for the device, and completes all started tasks. */
 void queue_finish(struct queue *q);
-/* Completes started tasks up to the one that a thread waits for. */
+/* Completes started tasks up to the one for which a thread waits. */
 void queue_finish_awaited(struct queue *q);
+/* Returns whether there is a task to start. */
 bool queue_has_work(struct queue *q);
-/* Waits without work while the device is busy, and completes what threads wait for. */
+/* Waits for a task while the device is busy, and completes those that threads wait for. */
 void queue_stay_ready(struct queue *q);
-/* Waits until there is work. */
+/* Sleeps until there is a task to start. */
 void queue_sleep(struct queue *q);

@@ -1,5 +1,5 @@
-/* storage.c - storages: bytes on a device with references, a source, and a way to give them back.
-** allocate.c has those that take bytes from the device.
+/* storage.c - storages: references, sources, release. allocate.c makes those that own memory of
+** their device.
 */
 #include "device/queue.h"
 
@@ -19,7 +19,7 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
   static uint64_t storages;
   struct storage *s = mem_block(sizeof *s);
   NEED(s, TY_EMEMORY, "out of memory");
-  /* no other storage's version is reached before 2^30 writes of one of 2^31 storages */
+  /* with up to 2^31 storages a version meets another storage's only after 2^30 writes */
   const uint64_t version = __atomic_add_fetch(&storages, 1, __ATOMIC_RELAXED) * VERSION_STRIDE;
   *s = (struct storage){ data, bytes, device, .refs = 1, .version = version, .release = release,
     .owner = owner };

@@ -1,7 +1,7 @@
 /* tickets.c - the table of queues, and waiting for a task of one of them.
 **
-** A waiter checks for SPIN_NS before it sleeps, and yields its core between two checks: where all
-** cores are in a team, a waiter that kept one would delay the task that it waits for.
+** A waiter polls for SPIN_NS before it sleeps, and yields its core between polls: if the team of
+** the task uses all cores, a waiter that kept one would delay it.
 */
 #include "base/system.h"
 #include "device/queue_state.h"
@@ -26,11 +26,11 @@ void ticket_wait(struct ticket t)
   for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
     if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
-  STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees that `waiting` has grown */
+  STORE(q->awaited, MIN(q->awaited, t.seq)); /* before its thread sees `waiting` grow */
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   if (LOAD(q->sleeping)) pthread_cond_signal(&q->wake);
   for (;;) {
-    /* set before the check, since the queue counts a task before it reads `awaited` */
+    /* before ticket_past, since the queue increments `done` before it reads `awaited` */
     STORE(q->awaited, MIN(q->awaited, t.seq));
     if (ticket_past(t) || LOAD(queue_closing)) break;
     pthread_cond_wait(&q->past, &q->lock);

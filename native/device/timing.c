@@ -4,7 +4,7 @@
 #include "device/queue.h"
 #include "device/timing.h"
 
-/* Makes a stamp on the device; NULL: it has none, or has failed to make one. */
+/* Makes a stamp on the device; NULL: it has no stamps, or failed to make one. */
 static void *timing_make_stamp(int device)
 {
   void *stamp = NULL;

@@ -1,6 +1,6 @@
-/* timing.h - how long the device works on what a task starts: between two readings of the clock if
-** that has ended when the call returns, else between two stamps in the device's own order, which
-** are read once the task has completed. */
+/* timing.h - measures the device's time for a task: by two readings of the clock if the work ends
+** before the calls that start it return, else by two stamps in the order of the device's work,
+** which are read when the task has completed. */
 #pragma once
 #include "base/base.h"
 
@@ -9,10 +9,10 @@ struct timing {
   void *first, *last;                                 /* stamps */
   int64_t from, to;                                   /* ns of profile_now, after timing_read */
 };
-/* Begins the time of a task, on its queue's thread. */
+/* Begins measuring a task, on its queue's thread. */
 void timing_begin(int device, struct timing *t);
-/* Ends it, on the same thread, after the task has started its work. */
+/* Ends measuring, on the same thread, after the task has started its work. */
 void timing_end(struct timing *t);
-/* Reads the times, once, in the task's `done` or after device_finish. Returns false if the device
-** does not know them. */
+/* Fills in `from` and `to`. Call it once, in the task's `done` or after device_finish. Returns
+** false if the device does not know the times. */
 bool timing_read(struct timing *t);

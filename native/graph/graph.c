@@ -1,8 +1,8 @@
 /* graph.c - building graphs: variables, operators, names of outputs.
 **
-** Everything a node holds (names, inputs) and its kind (attributes, parameters, ports) is in the
-** graph's arena and is freed with it. Order of calls: ty_graph_new, then ty_graph_var and
-** ty_graph_op, inputs before their readers.
+** What a node refers to (names, inputs) and its kind (attributes, parameters, ports) are in the
+** graph's arena and freed with it. Order of calls: ty_graph_new, then ty_graph_var and ty_graph_op,
+** inputs before their readers.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -40,7 +40,8 @@ static int compare_attr(const void *a, const void *b)
   return strcmp(((const ty_attr *)a)->key, ((const ty_attr *)b)->key);
 }
 
-/* Copies attributes; op NULL: a variable's. Names of parameters are the operator's own. */
+/* Copies attributes of an operator, or with NULL of a variable. Names of parameters are not copied,
+** but point to the operator's. */
 static const ty_attr *copy_attrs(struct arena *a, const struct op *op, const ty_attr *attr, int n)
 {
   static const ty_attr none = { 0 };
@@ -68,7 +69,7 @@ static bool same_attrs(const struct kind *k, const ty_attr *attr, int nattr)
   return same;
 }
 
-/* Returns the slot of recent kinds for these attributes, the same for any order of them. */
+/* Returns the slot of `recent` for these attributes; their order does not matter. */
 static int recent_slot(const struct op *op, const ty_attr *attr, int nattr, int nin)
 {
   uint32_t h = name_hash(op ? op->name : "") + 31u * (uint32_t)nin;
@@ -91,7 +92,7 @@ static int set_ports(ty_graph *g, struct kind *k, int nin)
 
 static int set_param(ty_graph *g, struct kind *k, const char *name)
 {
-  static int64_t none; /* of operators without parameters; never written */
+  static int64_t none; /* parameters of operators that have none; never written */
   void *param = k->op->param_size ? arena_new(&g->arena, k->op->param_size) : &none;
   NEED(param, TY_EMEMORY, "out of memory: node %s", name);
   int code = op_parse(k->op, k->attr, k->nattr, param);
@@ -109,7 +110,7 @@ static int make_kind(ty_graph *g, const struct op *op, const char *name, const t
   struct kind *k = arena_new(&g->arena, sizeof *k);
   NEED(k, TY_EMEMORY, "out of memory: node %s", name);
   *k = (struct kind){ .op = op, .nattr = nattr, .given = nin };
-  /* variables of a node come before it and have its attributes: they share the list */
+  /* variables made for a node come before it with the same attributes: share the list */
   k->attr = same_attrs(last, attr, nattr) ? last->attr : copy_attrs(&g->arena, op, attr, nattr);
   NEED(k->attr, TY_EMEMORY, "out of memory: node %s", name);
   if (op) {
@@ -136,7 +137,8 @@ int graph_kind(ty_graph *g, const struct op *op, const char *name, const ty_attr
 
 /* -- nodes ------------------------------------------------------------------------------------- */
 
-/* Makes room for one more node; the caller fills in the rest and then calls end_node. */
+/* Begins a node at the end of the list; the caller fills in further fields and then calls
+** end_node. */
 static int begin_node(ty_graph *g, const struct kind *kind, const char *name, const ty_entry *in,
     int nin, struct node **out)
 {
@@ -164,7 +166,7 @@ static void end_node(ty_graph *g, ty_entry *out)
   g->n++;
 }
 
-/* Marks inputs that a body changes in place as auxiliary states, as the body's are. */
+/* Marks inputs that a body changes in place as auxiliary states, like those of the body. */
 static int mark_states(ty_graph *g, struct node *n, const ty_graph *body, int which)
 {
   int *variable = NEWS(int, body->n), count = 0;
@@ -202,7 +204,7 @@ static int take_bodies(ty_graph *g)
   return TY_OK;
 }
 
-/* Fails for bodies of an operator that is not control flow, and frees them. */
+/* Fails if bodies were given for an operator that is no control flow; frees them. */
 static int refuse_bodies(ty_graph *g, const struct op *op, const char *name)
 {
   int code = fail(TY_EVALUE, "%s %s: it has no bodies, but was given %d", op->name, name, g->nbody);
@@ -262,7 +264,7 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
   return add_op(g, kind, name ? name : "", in, nin, out);
 }
 
-/* Returns the kind of a gradient operator: as its forward kind, with the given counts. */
+/* Returns the kind of a gradient operator with these counts; NULL: out of memory. */
 static const struct kind *gradient_kind(ty_graph *g, const struct kind *of, int nin, int nout)
 {
   const struct kind **recent = &g->gradient[(uintptr_t)of / sizeof *of % RECENT_KINDS],
@@ -279,8 +281,6 @@ static const struct kind *gradient_kind(ty_graph *g, const struct kind *of, int 
   return op_in_place(of->op, true, &k->in_place) ? NULL : (*recent = k);
 }
 
-/* Adds a clone of node `of` (a mirror, or the gradient operator): same operator and parameters,
-** other inputs. */
 int graph_clone(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
     int nout, ty_entry *out)
 {

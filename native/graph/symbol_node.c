@@ -107,14 +107,15 @@ bool file_is_variable(const struct file *f, int node)
 
 int file_fail_memory(void) { return fail(TY_EMEMORY, "out of memory: symbol file"); }
 
-/* Drops repeated attributes; the first stays. */
+/* Drops repeated attributes; the first one stays. */
 static int drop_repeated(struct parsed_node *d)
 {
   struct names x;
   int n = 0;
   if (d->nattr < 2) return TY_OK;
   TRY(names_index(&x, d->attr, sizeof *d->attr, d->nattr));
-  for (int i = 0; i < d->nattr; i++)                    /* `turn` is unused: no names_take */
+  /* borrows `turn`, which only names_take needs */
+  for (int i = 0; i < d->nattr; i++)
     if (names_first(&x, d->attr[i].key) == i) x.turn[n++] = i;
   for (int i = 0; i < n; i++) d->attr[i] = d->attr[x.turn[i]];
   d->nattr = n;

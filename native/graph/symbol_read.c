@@ -1,11 +1,10 @@
-/* symbol_read.c - symbol files of all versions become graphs.
+/* symbol_read.c - reads symbol files of all versions into graphs.
 **
-** The text is checked as a whole (base/json.c) and then serves as the list of nodes: depth-first
-** from the heads, each is read in place when all its inputs are built, and built through graph.c's
-** ordinary calls, so a file can make nothing that a program could not. Indices, input
-** counts and cycles are checked. The versions that the file gives its inputs are kept with the
-** graph where they are not those that would be counted (symbol_write.c says why). Old files:
-** symbol_upgrade.c. Source: the reference's reader.
+** The whole text is checked first (base/json.c). Then nodes are read from it depth-first from the
+** heads, each after its inputs, and added by graph.c's ordinary functions, so that a file can make
+** nothing that a program could not. Indices, input counts and cycles are checked. Versions of
+** inputs in the file are kept with the graph if they differ from those that symbol_write.c would
+** count (which says why). Old files: symbol_upgrade.c. Source: the reference's reader.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -16,10 +15,11 @@
 #include "graph/symbol_file.h"
 #include "graph/symbol_reader.h"
 
-/* LUA_HEAD: bytes that Lua has for one */
+/* A graph may take LIMIT_MIB plus LIMIT_TIMES the bytes of its text. LUA_HEAD: bytes that Lua uses
+** per head. */
 enum { LIMIT_MIB = 64, LIMIT_TIMES = 4, LUA_HEAD = 160 };
 
-/* Fails for a text whose few bytes describe more than a reader may allocate. */
+/* Fails for a short text that describes a large graph. */
 static int fail_limit(void)
 {
   return fail(TY_EFORMAT, "the graph would take more memory than %d MiB and %d times its text",
@@ -66,14 +66,14 @@ static int count_outputs(struct file *f, const char *heads)
   return TY_OK;
 }
 
-/* Gives an operator of the front end as many outputs as are read: the file does not say how many it
-** has until it is asked. */
+/* Gives an operator of the front end as many outputs as other nodes read: the file does not say how
+** many it has. */
 static int add_callback_outputs(struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   struct text t = { 0 };
   if (!f->counted) TRY(count_outputs(f, f->heads));
   const int n = MAX(1, f->node[node].outputs);
-  if (n > 1000) return TY_OK; /* more than any has: refused where they are read */
+  if (n > 1000) return TY_OK; /* too many: reading them fails later */
   for (int k = 0; k < n; k++) text_add(&t, "%soutput%d", k ? " " : "", k);
   char *names = t.lost ? NULL : arena_text(a, t.s);
   text_done(&t);
@@ -81,7 +81,7 @@ static int add_callback_outputs(struct file *f, int node, struct parsed_node *d,
   return parsed_add_attr(d, a, "__custom_out__", names);
 }
 
-/* Adds missing last inputs as variables with the operator's attributes: old files do not have
+/* Adds missing last inputs as variables with the operator's attributes: old files leave out
 ** auxiliary states. */
 static int add_missing_inputs(
     struct file *f, const struct parsed_node *d, const struct kind *kind, struct arena *a,
@@ -117,7 +117,8 @@ static int check_input(
   return TY_OK;
 }
 
-/* Finds the inputs in the graph, and whether the file gives them the versions that are counted. */
+/* Finds the inputs in the graph, and notes whether their versions in the file differ from counted
+** ones. */
 static int find_inputs(
     struct file *f, const struct parsed_node *d, const struct kind *kind, ty_entry *in)
 {
@@ -154,9 +155,11 @@ static int build_op(struct file *f, int node, struct parsed_node *d, struct aren
   return graph_add(f->g, kind, d->name, in, NULL);
 }
 
-enum { NEW = -1, LEFT_OUT = -2, OPEN = -4 };             /* of `index` */
+/* values of node_record.index before a node is built */
+enum { NEW = -1, LEFT_OUT = -2, OPEN = -4 };
 
-/* Builds a node after its inputs. keep: it is reached from the heads. */
+/* Builds an open node, whose inputs are built. keep: it is reached from the heads, else only
+** checked. */
 static int close_node(struct file *f, int node, bool keep)
 {
   struct arena a = { 0 };
@@ -179,7 +182,7 @@ static int close_node(struct file *f, int node, bool keep)
 
 /* -- order ------------------------------------------------------------------------------------- */
 
-/* Opens a node. Open nodes form a chain, each an input of the one before it. */
+/* Opens a node, which is an input of node `from`. Open nodes form a chain from reader to input. */
 static int open_node(struct file *f, int node, int from)
 {
   const char *v[FIELDS];
@@ -291,7 +294,7 @@ static const char *const graph_fields[GRAPH_FIELDS] = {
   "nodes", "arg_nodes", "heads", "node_row_ptr", "attrs",
 };
 
-/* Returns the second item of a graph attribute such as ["int", 10901]; NULL: there is none. */
+/* Finds the second item of a graph attribute such as ["int", 10901]; NULL: there is none. */
 static int graph_attr(const struct file *f, const char *attrs, const char *name, const char *form,
     int type, const char **out)
 {
@@ -323,8 +326,7 @@ static int read_graph_attrs(struct file *f, const char *attrs)
   return code;
 }
 
-/* Shrinks the list of nodes to its length: capacity was reserved for nodes that are not read,
-** too. */
+/* Shrinks the list of nodes: it has capacity for nodes that were only checked, too. */
 static int fit_nodes(ty_graph *g)
 {
   struct node *node = mem_grow(g->node, sizeof *node * (size_t)g->n);
@@ -355,7 +357,7 @@ static int read_graph(struct file *f, const char *object, bool top)
     f->node[f->n++] = (struct node_record){ .at = at, .index = NEW };
   if (f->version < FILE_VERSION) TRY(upgrade_begin(f));
   TRY(read_heads(f));
-  for (int i = 0; i < f->n; i++) TRY(visit_node(f, i, false)); /* the rest is checked only */
+  for (int i = 0; i < f->n; i++) TRY(visit_node(f, i, false)); /* the rest is only checked */
   TRY(check_arguments(f, v[ARGUMENTS]));
   f->g->version = f->version;
   TRY(fit_nodes(f->g));
@@ -385,7 +387,7 @@ int ty_graph_parse(const char *text, ty_graph **out)
   const size_t most = ((size_t)LIMIT_MIB << 20) + LIMIT_TIMES * strlen(text);
   size_t left = most - strlen(text);
   TRY(parse_object(text, text + strspn(text, " \t\r\n"), true, &left, out));
-  const ty_graph *g = *out;                           /* what is left when the text has gone */
+  const ty_graph *g = *out;                           /* what stays when the text is freed */
   size_t bytes = g->arena.bytes + sizeof *g->node * (size_t)g->n + LUA_HEAD * (size_t)g->nhead;
   if (bytes <= most) return TY_OK;
   ty_graph_free(*out);
@@ -399,7 +401,7 @@ int ty_graph_load(const char *path, ty_graph **out)
   char *text;
   size_t n;
   TRY(file_read(path, &text, &n));
-  size_t broken = strlen(text); /* a text would end there unnoticed */
+  size_t broken = strlen(text); /* a zero byte would hide what follows */
   const char *kind = text[strspn(text, " \t\r\n")] == '{' ? NULL : file_kind(text, n);
   int code = kind  ? fail(TY_EFORMAT, "this is not a network but %s", kind)
       : broken < n ? fail(TY_EFORMAT, "byte %zu: this is not text", broken)

@@ -1,8 +1,7 @@
-/* symbol_upgrade.c - what brings nodes of old symbol files up to the present form.
+/* symbol_upgrade.c - converts nodes of old symbol files to the present form.
 **
-** What concerns a node alone is done when it is read. Attributes that an operator's node gives to
-** variables are found first, since variables are built before their readers. Source: the
-** reference's reader.
+** Most of it is done when a node is read. Attributes that an operator's node sets for variables are
+** collected before, since variables are built before their readers. Source: the reference's reader.
 */
 #include "op/registry.h"
 #include "graph/symbol_file.h"
@@ -32,8 +31,8 @@ static const struct { const char *bare, *key; } hidden[] = {
   { "mirror_stage",    "__mirror_stage__"    },
 };
 
-/* Finds the operator's inputs. Only attributes that are parameters count, since keys are not
-** repaired yet; it has none where they do not determine them. */
+/* Finds the operator's inputs from its parameters alone, since other keys are not yet repaired. It
+** has none if the parameters do not determine them. */
 static int find_ports(struct parsed_node *d, struct arena *a)
 {
   ty_attr *known = arena_new(a, sizeof *known * (size_t)(d->nattr + 2));
@@ -53,8 +52,8 @@ static int find_ports(struct parsed_node *d, struct arena *a)
 
 enum { STAYS = -2, OF_NODE = -1 };
 
-/* Returns the input whose name is the n bytes before a key's "_lr_mult", if it is a variable, else
-** STAYS. */
+/* Returns the input whose name is the first n bytes of a key such as "weight_lr_mult", if it is a
+** variable; else STAYS. */
 static int input_called(
     const struct file *f, const struct parsed_node *d, const char *prefix, size_t n)
 {
@@ -64,8 +63,8 @@ static int input_called(
   return STAYS;
 }
 
-/* Returns what a key belongs to: the node, the variable of an input (its number), or STAYS;
-** "weight_lr_mult" of an operator belongs to its weight. */
+/* Returns whose attribute a key is: the node's, that of the variable of an input (its number), or
+** STAYS: the key is not changed. "weight_lr_mult" of an operator is its weight's. */
 static int find_owner(const struct file *f, struct parsed_node *d, struct arena *a, const char *key,
     int *owner, const char **now)
 {
@@ -83,7 +82,7 @@ static int find_owner(const struct file *f, struct parsed_node *d, struct arena 
   return TY_OK;
 }
 
-/* Repairs a node's keys of its own; keys of others are removed. */
+/* Repairs the keys of the node itself, and removes those for other nodes. */
 static int repair_keys(const struct file *f, struct parsed_node *d, struct arena *a)
 {
   ty_attr *given = arena_new(a, sizeof *given * (size_t)(d->nattr + 1));
@@ -114,7 +113,7 @@ static int add_inherited(struct file *f, struct inherited_attr attr)
   return TY_OK;
 }
 
-/* Hands keys such as "weight_lr_mult" to variables. */
+/* Notes keys such as "weight_lr_mult" for variables. */
 static int give_keys(struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   for (int i = 0; i < d->nattr; i++) {
@@ -177,8 +176,7 @@ static int compare_receivers(const void *a, const void *b)
   return g->to < h->to ? -1 : g->to > h->to;
 }
 
-/* Compares by variable; keys that apply only to variables without one come last, others in the
-** order of the file. */
+/* Orders by variable; then if_absent ones last; then by the order of the file. */
 static int compare_inherited(const void *a, const void *b)
 {
   const struct inherited_attr *g = a, *h = b;
@@ -195,7 +193,7 @@ int upgrade_begin(struct file *f)
   return TY_OK;
 }
 
-/* Returns the first key for this node, NULL: there is none. */
+/* Returns the first inherited attribute of a node; NULL: there is none. */
 static const struct inherited_attr *first_inherited(const struct file *f, int node)
 {
   const struct inherited_attr key = { .to = node }, *g;
@@ -220,7 +218,8 @@ static void drop_flat_axis(struct parsed_node *d)
   if (concerned && axis && !strcmp(axis, "-1")) drop_attr(d, "axis");
 }
 
-/* Applies keys of others and of the node itself in the order of the file: the last one counts. */
+/* Applies inherited attributes and those of the node itself in the order of the file: the last one
+** counts. */
 int upgrade_attrs(const struct file *f, int node, struct parsed_node *d, struct arena *a)
 {
   bool repaired = false;

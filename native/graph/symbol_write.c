@@ -1,10 +1,10 @@
-/* symbol_write.c - graphs as text: the JSON of symbol files, byte for byte as the reference lays
-** it out, and listing of nodes.
+/* symbol_write.c - writes graphs as the JSON of symbol files, byte for byte in the reference's
+** layout; lists nodes.
 **
-** Only what the heads reach is written, numbered depth-first from the heads. Versions of
-** variables are counted up by each operator that changes one. A parsed graph keeps its file's
-** versions (symbol_read.c) where they are others, as in old ones; they are written for the file's
-** own heads.
+** Only nodes that the heads reach are written, numbered depth-first from the heads. Each operator
+** that changes a variable increments its version. A parsed graph keeps its file's versions
+** (symbol_read.c) if they differ, as in old files; they are written if the heads are those of the
+** file.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -55,7 +55,7 @@ int listing_make(
   return TY_OK;
 }
 
-/* -- layout: what the reference's writer does with brackets ------------------------------------ */
+/* -- layout: brackets and lines as the reference's writer sets them ---------------------------- */
 
 struct page { struct text *t; int indent; };
 
@@ -80,7 +80,7 @@ static void close_scope(struct page *p, const char *bracket)
   text_add(p->t, "\n%*s%s", p->indent, "", bracket);
 }
 
-/* A list of n items stays on one line up to ten. */
+/* A list; up to ten items are put on one line. */
 struct items { struct page *p; int n; };
 static struct items open_items(struct page *p, int n)
 {
@@ -189,7 +189,7 @@ static void write_node(
   close_scope(p, "}");
 }
 
-/* Returns the number of outputs of a node as the reference counts them. */
+/* Returns how many outputs the reference counts for a node. */
 static int count_outputs(const struct node *n)
 {
   bool more = n->op && n->op->further_outputs;
@@ -227,8 +227,8 @@ static void write_heads(
   close_items(&list);
 }
 
-/* Adds the definition of a node's operator if it is a row of the user's (ty_op_pointwise), and
-** those of its bodies. */
+/* Adds the definition of a node's operator if the user made it (ty_op_pointwise), and those in its
+** bodies. */
 static void add_rows(const struct node *n, struct text *t)
 {
   const char *row = NULL;
@@ -238,7 +238,7 @@ static void add_rows(const struct node *n, struct text *t)
     for (int i = 0; i < n->body[k]->n; i++) add_rows(&n->body[k]->node[i], t);
 }
 
-/* Returns the definitions of all formula operators that the graph uses, one a line; NULL when there
+/* Returns the definitions of the user's formula operators in the graph, one per line; NULL: there
 ** are none. */
 static const char *rows_used(const ty_graph *g, const struct listing *l, struct text *t)
 {
@@ -289,7 +289,6 @@ static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head,
   arena_done(&a);
 }
 
-/* Counts the versions of the entries that nodes read, in the order of the listing. */
 int listing_versions(const ty_graph *g, struct listing *l, struct arena *a)
 {
   int *counter = arena_new(a, sizeof *counter * (size_t)(g->n + 1));

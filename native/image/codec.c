@@ -1,4 +1,5 @@
-/* codec.c - images in files <-> tensors (ty_image_*): which codec, sizes, order of channels. */
+/* codec.c - converts image files to tensors and back (ty_image_*): choice of codec, sizes, order of
+** channels. */
 #include "image/codec.h"
 
 enum { MOST_PIXELS = 1 << 30 };

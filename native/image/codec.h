@@ -1,24 +1,27 @@
-/* codec.h - JPEG and PNG files in memory <-> pixels (bytes, red green blue[ alpha] or grey).
+/* codec.h - decodes and encodes JPEG and PNG files in memory. Pixels are bytes: red, green, blue[,
+** alpha], or grey.
 **
-** Files that end early, have a wrong size in their header or are damaged within their pixels are
-** refused with TY_EFORMAT before large memory is taken. Sixteen bits become their high byte;
-** orientation tags are ignored; CMYK becomes RGB.
+** Files that end early, have a wrong size in their header or damaged pixels fail with TY_EFORMAT. A
+** header alone cannot make us allocate much more memory than the file has. Of 16-bit samples the
+** high byte is used; orientation tags are ignored; CMYK is converted to RGB.
 **
-** Order of calls: image_measure fills in the size, the caller makes room, image_decode fills it.
+** Order of calls: image_measure fills in the size, the caller allocates out->p, image_decode fills
+** it.
 */
 #pragma once
 #include "image/image.h"
 
 struct file_bytes { const uint8_t *data; size_t n; };
 
-/* Measures a file. flag 0: grey, above 0: three channels, below 0: as stored (1, 3 or, with
-** transparency, 4). Leaves out->p alone. */
+/* Finds the size of an image. flag 0: grey; above 0: three channels; below 0: the stored ones (1, 3
+** or, with transparency, 4). Does not set out->p. */
 int image_measure(struct file_bytes file, int flag, struct pixels *out);
 /* Decodes a file into to->p, to->c channels. */
 int image_decode(struct file_bytes file, const struct pixels *to);
+/* Swaps red and blue in place. */
 void swap_red_blue(const struct pixels *a);
 
-/* The codecs, one file each. measure gives the stored channels; encode adds the file to a text. */
+/* The codecs. measure finds size and stored channels; encode appends the file to a text. */
 bool jpeg_is(struct file_bytes file);
 int  jpeg_measure(struct file_bytes file, struct pixels *out);
 int  jpeg_decode(struct file_bytes file, const struct pixels *to);

@@ -1,8 +1,8 @@
-/* color.c - colours of images: brightness, contrast, saturation, hue, light. */
+/* color.c - adjusts colours of images: brightness, contrast, saturation, hue, lighting. */
 #include "base/parallel.h"
 #include "image/image.h"
 
-/* a pixel of all channels: 1.2 ns, an estimate */
+/* ns of a pixel with all channels: 1.2, an estimate */
 #define PIXEL_NS (PARALLEL_CHUNK_NS / 8192)
 
 static void load_pixel(const struct pixels *a, int64_t i, float *v)

@@ -1,8 +1,8 @@
 /* jpeg.c - JPEG through libjpeg-turbo.
 **
-** The library reports fatal errors by a call that must not return: it jumps back to where the
-** codec was entered, which destroys the library's objects. Warnings that mean missing or wrong
-** pixels are fatal too.
+** The library reports fatal errors by calling a function that must not return. Ours jumps back
+** (longjmp) to where the codec was entered, which frees the library's objects. Warnings of missing
+** or wrong pixels are treated as fatal.
 */
 #include <setjmp.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ bool jpeg_is(struct file_bytes file)
   return file.n >= 3 && !memcmp(file.data, "\xff\xd8\xff", 3);
 }
 
-/* Calls work(in, file, to) after the header, which has the size and what the components are. */
+/* Reads the header, then calls work(in, file, to). */
 static int decompress_image(struct file_bytes file, struct pixels *to,
     int (*work)(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *to))
 {
@@ -68,7 +68,8 @@ static int decompress_image(struct file_bytes file, struct pixels *to,
   return code;
 }
 
-/* Reads the size. A block of 64 pixels takes a bit at least, unless it is coded arithmetically. */
+/* Reads the size, and checks it against the length of the file: unless coding is arithmetic, a
+** block of 64 pixels takes at least one bit. */
 static int read_size(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *out)
 {
   out->w = in->image_width;
@@ -85,7 +86,8 @@ int jpeg_measure(struct file_bytes file, struct pixels *out)
   return decompress_image(file, out, read_size);
 }
 
-/* Converts four inks: Adobe's files hold what is left of the paper, others the ink. */
+/* Converts four inks. paper: numbers say how much of the paper shows (Adobe), else the amount of
+** ink. */
 static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, bool paper)
 {
   for (int64_t x = 0; x < to->w; x++, in += 4, out += to->c) {
@@ -131,7 +133,7 @@ int jpeg_decode(struct file_bytes file, const struct pixels *to)
 
 /* -- encoding ---------------------------------------------------------------------------------- */
 
-/* Where the library puts what it has encoded: a buffer, which goes to the text when it is full. */
+/* The library's destination: a buffer that is appended to the text when it is full. */
 struct destination { struct jpeg_destination_mgr base; struct text *text; JOCTET buffer[1 << 12]; };
 
 static void begin_buffer(j_compress_ptr jpeg)

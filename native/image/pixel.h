@@ -1,5 +1,5 @@
-/* pixel.h - one pixel: its colours, and where those of a border come from; shared by C and CUDA.
-** Channels are red, green, blue[, alpha], or grey alone; numbers are in 0..255. */
+/* pixel.h - colours of one pixel, and the source of a border's pixel; shared by C and CUDA.
+** Channels are red, green, blue[, alpha], or grey; numbers are in 0..255. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -11,7 +11,7 @@
 #define GREY_G 0.587f
 #define GREY_B 0.114f
 
-/* Returns the byte of a number, which saturates and drops the fraction. */
+/* Converts a number to a byte: saturates and drops the fraction; 0 for NaN. */
 TY_DEVICE_FN unsigned char byte_of(float v)
 {
   return v <= 0 ? 0 : v >= 255 ? 255 : v == v ? (unsigned char)v : 0;
@@ -60,8 +60,8 @@ TY_DEVICE_FN void rgb_of_hls(const float hls[3], float rgb[3])
 
 /* -- tuning ------------------------------------------------------------------------------------ */
 
-/* Returns what a normal number of each principal component adds to red, green and blue (of
-** ImageNet). */
+/* Computes what is added to red, green and blue for normal numbers alpha, one per principal
+** component of ImageNet's colours. */
 TY_DEVICE_FN void lighting_of(const float alpha[3], float rgb[3])
 {
   const float value[3] = { 55.46f, 4.794f, 1.148f };
@@ -73,11 +73,11 @@ TY_DEVICE_FN void lighting_of(const float alpha[3], float rgb[3])
   }
 }
 
-/* The greyness that contrast and saturation blend with: the image's mean grey, the pixel's grey,
-** or, for SATURATION_BLUE, 0.114 of blue alone. Images of one channel keep their saturation, hue
-** and light. TUNINGS: nothing changes. */
+/* Kinds of adjustment. CONTRAST blends with the image's mean grey, SATURATION with the pixel's
+** grey, SATURATION_BLUE with 0.114 of its blue. Images of one channel are changed by BRIGHTNESS and
+** CONTRAST only. TUNINGS: no change. */
 enum { BRIGHTNESS, CONTRAST, SATURATION, SATURATION_BLUE, HUE, LIGHTING, TUNINGS };
-/* alpha: a factor, or turns of the hue; rgb: what LIGHTING adds */
+/* alpha: a factor, or for HUE turns of the hue; rgb: added by LIGHTING. */
 struct tuning { int kind; float alpha, rgb[3]; };
 
 TY_DEVICE_FN float grey_of(const float *v, int64_t channels)
@@ -100,7 +100,7 @@ TY_DEVICE_FN void turn_hue(float *v, float alpha)
   for (int k = 0; k < 3; k++) v[k] = rgb[k] * 255;
 }
 
-/* Changes a pixel; mean: grey of the image, for CONTRAST. */
+/* Adjusts a pixel. mean: mean grey of the image, for CONTRAST. */
 TY_DEVICE_FN void tune_pixel(const struct tuning *t, float mean, float *v, int64_t channels)
 {
   int64_t c = channels < 3 ? channels : 3;
@@ -134,8 +134,8 @@ TY_DEVICE_FN float random_normal(struct philox p) /* Box and Muller */
 
 TY_DEVICE_FN bool random_flip(uint32_t word) { return unit_f32(word) < 0.5f; }
 
-/* Fills in brightness, contrast, saturation and hue of random size, -part to part, in random order.
-** Words 1 to 3 are for the order, 4 to 7 for the sizes. */
+/* Draws changes of brightness, contrast, saturation and hue, each between -part and part, in random
+** order. Words 1 to 3 determine the order, 4 to 7 the sizes. */
 TY_DEVICE_FN void jitter_of(const double part[4], const uint32_t word[8], struct tuning plan[4])
 {
   const int kind[4] = { BRIGHTNESS, CONTRAST, SATURATION_BLUE, HUE };
@@ -157,7 +157,7 @@ TY_DEVICE_FN void jitter_of(const double part[4], const uint32_t word[8], struct
 /* -- borders ----------------------------------------------------------------------------------- */
 
 enum { BORDER_CONSTANT, BORDER_EDGE, BORDER_REFLECT, BORDER_WRAP, BORDER_REFLECT_101, BORDERS };
-/* Returns which of n pixels is at position i, which may be outside; -1: none. */
+/* Returns which of n pixels is shown at position i, which may be outside 0 .. n - 1; -1: none. */
 TY_DEVICE_FN int64_t border_source(int kind, int64_t i, int64_t n)
 {
   if (i >= 0 && i < n) return i;

@@ -1,8 +1,7 @@
 /* png.c - PNG through libpng.
 **
-** The library reports errors by a call that must not return: it jumps back to where the codec
-** was entered, which destroys the library's objects. Files are read from memory and written to
-** memory that grows.
+** The library reports errors by calling a function that must not return. Ours jumps back (longjmp)
+** to where the codec was entered, which frees the library's objects.
 */
 #include <setjmp.h>
 #include <png.h>
@@ -34,8 +33,7 @@ bool png_is(struct file_bytes file)
   return file.n >= 8 && !png_sig_cmp((png_bytep)file.data, 0, 8);
 }
 
-/* Reads the head of the file, then, if `to`, its pixels; `out` gets the size and the stored
-** channels. */
+/* Reads the head of the file: size and stored channels. */
 static void read_head(png_structp png, png_infop info, struct pixels *out)
 {
   png_read_info(png, info);
@@ -46,7 +44,7 @@ static void read_head(png_structp png, png_infop info, struct pixels *out)
   out->c = clear ? 4 : (color & PNG_COLOR_MASK_COLOR) ? 3 : 1;
   if (out->h * (int64_t)png_get_rowbytes(png, info) / 1040 >
       (int64_t)((struct png_source *)png_get_io_ptr(png))->file.n)
-    png_error(png, "the file is too short for its size"); /* deflate shrinks 1032 times at most */
+    png_error(png, "the file is too short for its size"); /* deflate: by at most 1032 times */
 }
 
 static void read_rows(png_structp png, png_infop info, const struct pixels *to)

@@ -1,18 +1,18 @@
 /* resize.c - resampling of images: one pass over rows, one over columns, by tables of weights.
 **
-** A table gives for every position of the result the source positions it reads and their weights.
-** Bytes under bilinear, cubic and Lanczos rules use weights of 11 bits; the bilinear column pass
-** drops 4 bits of its sums first and rounds once, as the fixed point of OpenCV does; the cubic one
-** adds up most of a row in float32, as OpenCV's vectors do. Averages over areas and float32 images
-** are computed in float32, float64 images in float64 by the same weights of float32.
+** A table lists for each position of the result the source positions and weights. For bytes the
+** bilinear, cubic and Lanczos rules use weights of 11 bits; the bilinear pass over columns drops 4
+** bits of its sums first and rounds once, as OpenCV's fixed point does; the cubic one computes most
+** of a row in float32, as OpenCV's vectors do. Means over areas and float32 images are computed in
+** float32, float64 images in float64 with the same float32 weights.
 */
 #include "base/parallel.h"
 #include "image/image.h"
 
-/* a pixel of all channels: 1.2 ns, an estimate */
+/* ns of a pixel with all channels: 1.2, an estimate */
 #define PIXEL_NS (PARALLEL_CHUNK_NS / 8192)
 
-/* Place i of the result reads entries start[i] .. start[i + 1] - 1. */
+/* Position i of the result reads entries start[i] .. start[i + 1] - 1. */
 struct resize_taps { int32_t *start, *index, *fixed; float *weight; };
 
 struct resize_job {
@@ -21,7 +21,8 @@ struct resize_job {
   /* (source height, new width, channels): int32, float32, or float64 */
   void *middle;
   int how;
-  bool twice;                                         /* exactly half of the size on both axes */
+  /* the result has exactly half the size on both axes */
+  bool twice;
 };
 
 static int64_t count_entries(int how, int64_t from, int64_t to)
@@ -102,7 +103,7 @@ ROW_PASS(row_bytes, uint8_t, float, weight)
 ROW_PASS(row_floats, float, float, weight)
 ROW_PASS(row_doubles, double, double, weight)
 
-/* Computes rows of two entries per position, the usual case. */
+/* Computes a row with two taps per position, the usual case. */
 static void row_pairs(const struct resize_job *r, int64_t row)
 {
   const uint8_t *in = (const uint8_t *)r->from->p + row * r->from->w * r->from->c;
@@ -146,7 +147,7 @@ static void column_linear(const struct resize_job *r, int64_t y, int64_t n)
     out[i] = byte_of_pair(a[i], b[i], wa, wb);
 }
 
-/* Computes the first bytes of a cubic row of n, in float32. */
+/* Computes the first `count` bytes of a cubic row in float32. */
 static void column_vectors(const struct resize_job *r, int64_t y, int64_t n, int64_t count)
 {
   const int32_t *index = r->y.index + r->y.start[y], *w = r->y.fixed + r->y.start[y];

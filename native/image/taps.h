@@ -1,5 +1,5 @@
-/* taps.h - which pixels a pixel of another size reads along one axis, and their weights; shared by
-** C and CUDA. */
+/* taps.h - taps of resampling along one axis: which source pixels a result reads, and their
+** weights; shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -7,17 +7,18 @@
 #include "base/philox.h"
 #endif
 
-/* WIDE is AREA where an axis grows: AREA is left only where both shrink. */
+/* Rules of resampling. WIDE is what AREA becomes if an axis grows: AREA itself is for images that
+** shrink on both axes. */
 enum { NEAREST, LINEAR, CUBIC, AREA, LANCZOS, RESAMPLINGS, WIDE = RESAMPLINGS };
 enum { WEIGHT_BITS = 11, WEIGHT_ONE = 1 << WEIGHT_BITS, MOST_TAPS = 8 };
 
-/* Returns the taps of a pixel, but for AREA. */
+/* Returns the number of taps of a rule other than AREA, for which it varies. */
 TY_DEVICE_FN int taps_of(int how)
 {
   return how == LINEAR || how == WIDE ? 2 : how == CUBIC ? 4 : MOST_TAPS;
 }
 
-/* Returns a weight in fixed point, in which bytes are resampled. */
+/* Returns a weight in fixed point, for bytes. */
 TY_DEVICE_FN int32_t fixed_weight(float w) { return (int32_t)lrintf(w * WEIGHT_ONE); }
 
 TY_DEVICE_FN double tap_scale(int64_t from, int64_t to)
@@ -40,8 +41,8 @@ TY_DEVICE_FN void cubic_weights(float x, float *w)
   w[3] = 1 - w[0] - w[1] - w[2];
 }
 
-/* Writes sinc(t) sinc(t / 4) at t = x + 3 - i: its first factor only alternates in sign, up to a
-** common one. */
+/* Computes normalised weights sinc(t) sinc(t / 4) at t = x + 3 - i. The sine of the first factor
+** only alternates in sign from tap to tap; its common size cancels out. */
 TY_DEVICE_FN void lanczos_weights(float x, float *w)
 {
   double sum = 0, v[MOST_TAPS];
@@ -55,7 +56,8 @@ TY_DEVICE_FN void lanczos_weights(float x, float *w)
   for (int i = 0; i < MOST_TAPS; i++) w[i] = (float)(v[i] / sum);
 }
 
-/* Computes the pixel of the source for position i of the result, and how far beyond it that is. */
+/* Returns the source pixel before position i of the result; *beyond: the distance from it, 0 to
+** 1. */
 TY_DEVICE_FN int64_t tap_source(int how, int64_t i, double scale, float *beyond)
 {
   if (how == WIDE) {
@@ -116,8 +118,9 @@ TY_DEVICE_FN int weigh_area(int64_t i, int64_t from, double scale, int32_t *inde
   return n;
 }
 
-/* Lists the pixels that position i of the result reads; returns their number. inside: the columns
-** of a bilinear image do not reach over its edge; its rows do, onto the edge itself. */
+/* Lists the source pixels that position i of the result reads, and their weights; returns how many.
+** inside: a bilinear tap beyond the edge gets weight 0 (x axis, as in OpenCV); else it reads the
+** edge's pixel. */
 TY_DEVICE_FN int taps_at(int how, int64_t i, int64_t from, double scale, bool inside,
     int32_t *index, float *weight)
 {
@@ -132,15 +135,15 @@ TY_DEVICE_FN unsigned char clamp_byte(int64_t v)
   return v < 0 ? 0 : v > 255 ? 255 : (unsigned char)v;
 }
 
-/* Returns the byte of two rows with weights of 11 bits, 4 bits of which are dropped first. */
+/* Returns the byte of two rows' sums with weights of 11 bits, of which 4 bits are dropped first. */
 TY_DEVICE_FN unsigned char byte_of_pair(int32_t a, int32_t b, int32_t weight_a, int32_t weight_b)
 {
   return (unsigned char)(((weight_a * (a >> 4) >> 16) + (weight_b * (b >> 4) >> 16) + 2) >> 2);
 }
 
-/* Returns how many first bytes of a row of n are computed in float32 under the cubic rule, from
-** sums of rows with weights of 11 bits: OpenCV adds these up in vectors of 8, the rest of the row
-** in fixed point. The two differ where a sum is near a half. */
+/* Returns how many of the first bytes of a row of n the cubic rule computes in float32: OpenCV does
+** so in vectors of 8, and in fixed point for the rest of the row. Results differ where a sum is
+** near a half. */
 TY_DEVICE_FN int64_t bytes_in_vectors(int64_t n) { return n / 8 * 8; }
 
 /* Returns a row's sum times its weight in float32, in units of a byte. */
@@ -149,7 +152,7 @@ TY_DEVICE_FN float part_of_byte(int32_t sum, int32_t weight)
   return (float)sum * ((float)weight / (1 << 2 * WEIGHT_BITS));
 }
 
-/* Returns the byte of a mean; twice: of images of exactly twice the size. */
+/* Returns the byte of a mean. twice: the source has exactly twice the size. */
 TY_DEVICE_FN unsigned char byte_of_mean(float sum, bool twice)
 {
   return clamp_byte(twice ? (int64_t)(sum + 0.5f) : (int64_t)lrintf(sum));

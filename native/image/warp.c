@@ -1,4 +1,4 @@
-/* warp.c - images with borders, turned, cut out. */
+/* warp.c - borders, affine maps, cropping. */
 #include "image/image.h"
 
 /* -- borders ----------------------------------------------------------------------------------- */
@@ -10,7 +10,7 @@ bool border_fits(int kind, int64_t n, int64_t before, int64_t after)
       most <= (kind == BORDER_REFLECT_101 ? n - 1 : n);
 }
 
-/* Writes n pixels of the colour, one after the other. */
+/* Writes n pixels of one colour. */
 static void fill_pixels(const struct pixels *to, char *out, int64_t n, const double *value)
 {
   size_t size = dtype_size(to->dtype) * (size_t)to->c;
@@ -26,7 +26,7 @@ static void fill_pixels(const struct pixels *to, char *out, int64_t n, const dou
     memcpy(out + (size_t)done * size, out, (size_t)MIN(done, n - done) * size);
 }
 
-/* Fills pixels [begin, end) of a row, which are outside the image's row `in`. */
+/* Fills pixels [begin, end) of a row, which are outside the image, from the image's row `in`. */
 static void continue_row(const struct pixels *to, const struct pixels *from, const char *in,
     char *out, int64_t left, int kind, const double *value, int64_t begin, int64_t end)
 {
@@ -80,7 +80,7 @@ static int64_t to_fixed(double v) /* in 1/32; beyond 2^40 nothing is inside any 
   return (int64_t)floor(MIN(MAX(v, -0x1p40), 0x1p40) * 32 + 0.5);
 }
 
-/* Pixels along one axis, from `first` on, and their weights. */
+/* n pixels along one axis from `first` on, and their weights. */
 struct warp_taps { int64_t first; int n; float weight[MOST_TAPS]; };
 
 /* Returns the taps of a rule at a position in 1/32 of a pixel. */
@@ -99,7 +99,7 @@ static struct warp_taps find_taps(int how, int64_t at)
   return t;
 }
 
-/* Sets a pixel to the mean of those around a position in 1/32 of a pixel, by the rule's weights. */
+/* Sets a pixel to the weighted mean of those around a position in 1/32 of a pixel. */
 static void mix_taps(
     uint8_t *out, const struct pixels *from, int how, int64_t px, int64_t py, uint8_t fill)
 {
@@ -114,7 +114,7 @@ static void mix_taps(
   }
 }
 
-/* Does the same of the nearest four pixels, linearly, in integers. */
+/* Does the same linearly with the nearest four pixels, in integers. */
 static void mix_four(
     uint8_t *out, const struct pixels *from, int64_t px, int64_t py, uint8_t fill)
 {

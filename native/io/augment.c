@@ -1,7 +1,7 @@
-/* augment.c - the changes of an image on its way into a batch, in this order: decode, shorter
-** side to `resize`, affine map (shear, rotation, scale, proportions), border, window, brightness
-** contrast saturation, hue lightness saturation, principal components; then mirror image, mean,
-** contrast, illumination, scale, deviation.
+/* augment.c - see augment.h. The order of steps is: decode; resize the shorter side to `resize`;
+** affine map (shear, rotation, scale, aspect ratio); border; crop; brightness, contrast,
+** saturation; hue, lightness, saturation; principal components; then mirror; subtract the mean;
+** contrast, illumination; scale; divide by the deviation.
 */
 #include "io/augment.h"
 
@@ -63,7 +63,7 @@ static const struct bool_option TRUTHS[] = {
   { "rand_mirror", AT(rand_mirror) },
 };
 
-/* Within these bounds no size overflows. */
+/* Bounds that keep sizes from overflowing. */
 enum { MOST_SIDE = 1 << 20, MOST_PIXELS = 1 << 28 };
 
 static int read_options(const struct options *o, struct augment *a)
@@ -132,8 +132,7 @@ static double draw_ratio(const struct augment *a, struct rng *c)
   return 1 + rng_between(c, -a->max_aspect_ratio, a->max_aspect_ratio);
 }
 
-/* Draws shear, rotation, scale and proportions about the middle; m takes places of the result to
-** the image. */
+/* Draws shear, rotation, scale and aspect ratio. m maps positions of the result to the image. */
 static int64_t draw_affine(
     const struct augment *a, struct rng *c, const struct pixels *image, double m[6], int64_t *w)
 {
@@ -183,7 +182,7 @@ static int cut_window(
   return workspace_crop(s, y, x, h, w);
 }
 
-/* Cuts a window of random area and proportions out of the image, unless ten tries find none. */
+/* Crops to a window of random area and aspect ratio; *found is false if ten tries found none. */
 static int cut_some(struct workspace *s, const struct augment *a, struct rng *c, bool *found)
 {
   double area = (double)s->now.h * (double)s->now.w;
@@ -202,7 +201,7 @@ static int cut_some(struct workspace *s, const struct augment *a, struct rng *c,
   return TY_OK;
 }
 
-/* Enlarges an image in its proportions, by one rule, until the sample's window is inside. */
+/* Enlarges an image that is smaller than the sample, keeping its proportions. */
 static int enlarge_image(struct workspace *s, const struct augment *a, struct rng *c)
 {
   if (s->now.h >= a->h && s->now.w >= a->w) return TY_OK;
@@ -216,7 +215,8 @@ static int enlarge_image(struct workspace *s, const struct augment *a, struct rn
   return TY_OK;
 }
 
-/* Returns whether windows of random area and proportions are asked for that are not the image. */
+/* Returns whether crops of random area and aspect ratio are asked for that are not the whole
+** image. */
 static bool draws_windows(const struct augment *a)
 {
   bool turns = a->min_aspect_ratio >= 0 ? a->min_aspect_ratio != 1 || a->max_aspect_ratio != 1

@@ -1,10 +1,10 @@
-/* augment.h - from the bytes of an image file to a sample of a batch: decoding, random changes,
-** normalisation.
+/* augment.h - turns the bytes of an image file into a sample of a batch: decoding, random
+** augmentation, normalisation.
 */
 #pragma once
 #include "io/workspace.h"
 
-/* as the parameters of ImageRecordIter are called */
+/* The parameters of ImageRecordIter, by their names there. */
 struct augment {
   int64_t c, h, w, dtype;
   bool    rand_crop, random_resized_crop, mirror, rand_mirror, affine;
@@ -17,9 +17,12 @@ struct augment {
   double  mean[4], std[4], scale, max_random_contrast, max_random_illumination;
   float  *mean_img;                                   /* (c, h, w), or NULL */
 };
+/* Reads the options and loads the mean image. shape: (c, h, w). If it fails, nothing has to be
+** closed. */
 int  augment_open(const struct options *o, const ty_desc *shape, int dtype, struct augment *out);
 void augment_close(struct augment *a);
 
+/* Makes a sample of c * h * w elements of `dtype` at out. Each thread has its own rng and s. */
 int augment_run(
     const struct augment *a, struct file_bytes file, struct rng *rng, struct workspace *s,
         void *out);

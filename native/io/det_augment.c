@@ -33,7 +33,7 @@ static const struct real_option REALS[] = {
   { "std_b", AT(std[2]), 1 }, { "std_a", AT(std[3]), 1 }, { "scale", AT(scale), 1 },
 };
 
-/* lists with a number for each sampler, or one for all */
+/* parameters that are lists: a number per sampler, or one for all */
 #define IN(field) offsetof(struct window_sampler, field)
 static const struct real_option LISTS[] = {
   { "min_crop_scales", IN(scale[0]), 0 }, { "max_crop_scales", IN(scale[1]), 1 },
@@ -45,7 +45,7 @@ static const struct real_option LISTS[] = {
   { "max_crop_object_coverages", IN(object_coverage[1]), 1 },
 };
 
-/* Reads "(0.1, 0.3)" or "0.1": as many numbers as there are samplers, or one. */
+/* Reads "(0.1, 0.3)", n numbers, or "0.1", one for all. */
 static int read_list(const struct options *o, const char *key, double init, int64_t n, double *out)
 {
   const char *text = option_text(o, key, "");
@@ -176,7 +176,7 @@ static double shared_area(struct det_box a, struct det_box b)
 
 static double box_area(struct det_box a) { return a.w > 0 && a.h > 0 ? a.w * a.h : 0; }
 
-/* Puts the object in shares of a window. */
+/* Converts an object's box to fractions of a window. */
 static void box_project(float *object, struct det_box window)
 {
   double left = (object[1] - window.x) / window.w, right = (object[3] - window.x) / window.w;
@@ -185,14 +185,14 @@ static void box_project(float *object, struct det_box window)
   object[3] = (float)MIN(1, right), object[4] = (float)MIN(1, bottom);
 }
 
-/* Returns whether the bounds hold; bounds of 0 to 1 always do. */
+/* Returns whether v / total is within bounds; always if these are 0 and 1. */
 static bool box_contains_center(double v, double total, const double bounds[2])
 {
   if (bounds[0] <= 0 && bounds[1] >= 1) return true;
   return total > 0 && v / total >= bounds[0] && v / total <= bounds[1];
 }
 
-/* Returns whether some object is in the window as the sampler requires. */
+/* Returns whether some object satisfies the sampler's bounds in the window. */
 static bool sampler_accepts(
     const struct window_sampler *s, struct objects all, struct det_box window)
 {
@@ -215,7 +215,8 @@ static bool box_stays(const struct det_augment *a, struct det_box b, struct det_
   return x >= window.x && x < window.x + window.w && y >= window.y && y < window.y + window.h;
 }
 
-/* Moves objects that stay in the window to the front, in its shares. Returns how many. */
+/* Moves the objects that remain in the window to the front, as fractions of it. Returns how
+** many. */
 static int64_t keep_objects(const struct det_augment *a, struct objects all, struct det_box window)
 {
   int64_t kept = 0;
@@ -277,7 +278,8 @@ static void mirror_sample(struct workspace *s, struct objects all)
   }
 }
 
-enum { LEAST_GROWTH = 105 };                          /* per cent: smaller ones are left out */
+/* per cent: smaller enlargements are skipped */
+enum { LEAST_GROWTH = 105 };
 
 static int add_border(
     const struct det_augment *a, struct workspace *s, struct rng *c, struct objects all)
@@ -294,7 +296,7 @@ static int add_border(
   return TY_OK;
 }
 
-/* Draws a window, in shares of an image of these proportions (width / height). */
+/* Draws a window, as fractions of an image. image: its width / height. */
 static struct det_box random_window(const struct window_sampler *s, struct rng *c, double image)
 {
   double scale = MAX(rng_between(c, s->scale[0], s->scale[1]), 1e-6);
@@ -305,7 +307,7 @@ static struct det_box random_window(const struct window_sampler *s, struct rng *
   return (struct det_box){ rng_between(c, 0, 1 - w), rng_between(c, 0, 1 - h), w, h };
 }
 
-/* Returns the window in whole pixels of the image, and in its shares again. */
+/* Returns the window in whole pixels of the image, and rounds *window to that. */
 static struct det_box to_pixels(const struct pixels *image, struct det_box *window)
 {
   double wide = (double)image->w, high = (double)image->h;
@@ -316,7 +318,8 @@ static struct det_box to_pixels(const struct pixels *image, struct det_box *wind
   return b;
 }
 
-/* Tries the samplers in random order, until one finds a window that suits; else the image stays. */
+/* Tries the samplers in random order until one finds an acceptable window, and crops to it; if none
+** does, the image stays as it is. */
 static int take_window(
     const struct det_augment *a, struct workspace *s, struct rng *c, struct objects *all)
 {
@@ -340,7 +343,8 @@ static int take_window(
   return TY_OK;
 }
 
-/* Brings the image to data_shape: whole, or with its proportions from its upper left corner on. */
+/* Resizes the image to data_shape, or, if it has to keep its proportions, to fit in it from the
+** upper left corner. */
 static int take_size(const struct det_augment *a, struct workspace *s, struct rng *c,
     struct objects all, float size[3])
 {

@@ -1,21 +1,21 @@
-/* det_augment.h - from the bytes of an image file and the boxes of what it shows to a sample:
-** decoding, random changes of both, normalisation.
+/* det_augment.h - turns the bytes of an image file and the boxes of its objects into a sample:
+** decoding, random augmentation of both, normalisation.
 **
-** A label is a header (its length, the numbers of an object, ...) and objects (class, left, top,
-** right, bottom in shares of the image, ...).
+** A label is a header (its length, how many numbers an object has, ...) and objects (class, left,
+** top, right, bottom as fractions of the image's size, ...).
 */
 #pragma once
 #include "io/workspace.h"
 
 enum { MOST_SAMPLERS = 32 };
 
-/* One way to choose a window, tried `trials` times: pairs are the least and the most. */
+/* One way to draw a crop window, tried up to `trials` times. Pairs are lower and upper bounds. */
 struct window_sampler {
   double scale[2], ratio[2], overlap[2], sample_coverage[2], object_coverage[2];
   int64_t trials;
 };
 
-/* as the parameters of ImageDetRecordIter are called */
+/* The parameters of ImageDetRecordIter, by their names there. */
 struct det_augment {
   ty_desc shape;
   int64_t dtype, resize, fill_value, inter_method, max_random_hue, max_random_saturation,
@@ -33,9 +33,9 @@ int  det_augment_open(const struct options *o, const ty_desc *shape, int dtype,
     struct det_augment *out);
 void det_augment_close(struct det_augment *a);
 
-/* Checks that a sample's label is one of boxes. */
+/* Checks that a label of n numbers has this form. */
 int  det_label_check(const float *label, int64_t n);
-/* Augments an image into `out` and changes its label (n numbers) alike; size: its channels, height
-** and width without what fills it up to data_shape. */
+/* Augments an image into `out` and its label (*n numbers) in place. size: channels, height and
+** width of the image before it is padded to data_shape. */
 int  det_augment_run(const struct det_augment *a, struct file_bytes file, struct rng *rng,
     struct workspace *s, float *label, int64_t *n, float size[3], void *out);

@@ -1,8 +1,8 @@
 /* idx.c - "mnist": images and labels in two idx files, plain or compressed.
 **
-** idx: two zero bytes, type (8: uint8), number of dimensions, the dimensions as big-endian
-** uint32, elements. Pixels are divided by 256. All samples of the part are held in memory; they
-** are shuffled once, when they are read. A missing file is looked for with ".gz" too.
+** idx: two zero bytes, type (8: uint8), number of dimensions, the dimensions as big-endian uint32,
+** elements. Pixels are divided by 256. All samples of the part are kept in memory; they are
+** shuffled once, when they are read. If a file is missing, its name with ".gz" is tried.
 */
 #include <unistd.h>
 #include "io/reader.h"
@@ -58,8 +58,8 @@ static int skip_bytes(struct gz_stream *s, int64_t bytes)
   return TY_OK;
 }
 
-/* Reads elements [from, to) of size bytes each, in steps, so that a damaged head cannot make us
-** take memory. */
+/* Reads items [from, to) of `bytes` bytes each, step by step, so that a damaged head cannot make us
+** allocate memory. */
 static int read_part(struct gz_stream *s, int64_t from, int64_t to, int64_t bytes, uint8_t **out)
 {
   size_t total = (size_t)((to - from) * bytes), done = 0;

@@ -1,14 +1,14 @@
-/* image_record.c - "image_record": labelled images of a record file, decoded and changed by
-** several threads; "image_det_record": the same with boxes of what they show as labels.
+/* image_record.c - "image_record": labelled images of a record file, decoded and augmented by
+** several threads; "image_det_record": the same with boxes of objects as labels.
 **
-** The reader's thread (iter.c) hands out places of records as jobs in a ring; workers take them
-** in order, read, decode and change the image into the job's memory; the reader takes the
+** The reader's thread (iter.c) puts jobs, each the offset of a record, into a ring. Workers take
+** them in order, and read, decode and augment the image into the job's memory; the reader takes the
 ** results in order. So batches do not depend on the number of threads. A failure belongs to its
-** job, and comes out in its turn.
+** job, and is returned in its turn.
 **
-** Which records: with an index (path_imgidx) an equal share of its entries for each part;
-** without, the records that begin within an equal share of the bytes. With `shuffle` their order
-** is a permutation that follows from (seed, epoch).
+** Which records: with an index (path_imgidx) each part has an equal share of its entries; without,
+** the records that begin within an equal share of the bytes. With `shuffle` their order is a
+** permutation determined by (seed, epoch).
 */
 #include <pthread.h>
 #include "base/system.h"
@@ -36,15 +36,15 @@ struct image_record {
   struct det_augment det;
   struct record_file file;
   int64_t begin, end;                                 /* of the part, in bytes */
-  int64_t *offset;                                    /* of its records; NULL: not known ahead */
+  int64_t *offset;                                    /* of its records; NULL: not known */
   int64_t count;                                      /* of its records */
-  int64_t *order;                                     /* NULL: as in the file */
+  int64_t *order;                                     /* permutation; NULL: the file's order */
   struct label_list labels;
   bool listed;                                        /* labels come from path_imglist */
   uint64_t seed, seed_aug;
   int64_t width;                                      /* labels of an image; -1: any (boxes) */
-  int64_t capacity;                                   /* the most labels of an image */
-  float filler;                                       /* after the labels */
+  int64_t capacity;                                   /* most labels of an image */
+  float filler;                                       /* fills the space after the labels */
   int64_t next;                                       /* number of the next job in the epoch */
   int64_t at;                                         /* its offset in the file */
   pthread_mutex_t lock;
@@ -57,7 +57,7 @@ struct image_record {
   bool quit;
 };
 
-/* -- which records --------------------------------------------------------------------------- */
+/* -- which records ----------------------------------------------------------------------------- */
 
 /* Finds the first record that begins at `at` or later. */
 static int find_record(const struct image_record *r, int64_t at, int64_t *out)
@@ -71,7 +71,7 @@ static int find_record(const struct image_record *r, int64_t at, int64_t *out)
         *out = at + 4 * i;
         return TY_OK;
       }
-    at += 4 * (n - 1); /* a head may begin with the last word */
+    at += 4 * (n - 1); /* the last word read may be the start of a head */
   }
   *out = r->file.size;
   return TY_OK;
@@ -129,7 +129,7 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 {
   int64_t share = (int64_t)align_up((size_t)((r->file.size + parts - 1) / parts), 4), bytes;
   uint32_t flag;
-  /* not a file of another kind */
+  /* check that it is a record file */
   if (r->file.size) TRY(record_file_head(&r->file, 0, &flag, &bytes));
   TRY(find_record(r, MIN(share * index, r->file.size), &r->begin));
   return find_record(r, MIN(share * (index + 1), r->file.size), &r->end);
@@ -137,7 +137,7 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 
 /* -- labels ------------------------------------------------------------------------------------ */
 
-/* Returns as many labels as the image with most of them has. */
+/* Returns the largest number of labels of an image. */
 static int widest_label(struct image_record *r)
 {
   r->capacity = 0;
@@ -174,7 +174,7 @@ static int make_label_space(struct image_record *r, const struct options *o)
 
 struct worker { struct buffer text; struct workspace workspace; };
 
-/* Returns the labels of an image, and how many bytes precede its file. */
+/* Finds the labels of an image, and how many bytes precede its file. */
 static int find_label(const struct image_record *r, const char *text, int64_t n,
     const float **label, int64_t *labels, int64_t *head)
 {
@@ -189,8 +189,8 @@ static int find_label(const struct image_record *r, const char *text, int64_t n,
   return TY_OK;
 }
 
-/* Writes channels, height and width of the image, how many labels follow, these, and what fills
-** up. */
+/* Writes a label: channels, height and width of the image, the number of labels, these, and
+** fillers. */
 static int put_boxes(const struct image_record *r, struct worker *w, const struct decode_job *j,
     struct file_bytes file, struct rng *rng, const float *label, int64_t n)
 {
@@ -240,7 +240,7 @@ static void *worker_run(void *argument)
     while (!r->quit && r->begun == r->made) pthread_cond_wait(&r->work, &r->lock);
     if (r->quit) break;
     struct decode_job *j = &r->job[r->begun++ % r->ring];
-    if (j->done) continue; /* it failed before it began */
+    if (j->done) continue; /* reading it has failed */
     r->running++;
     pthread_mutex_unlock(&r->lock);
     int code = run_job(r, &w, j);
@@ -258,7 +258,7 @@ static void *worker_run(void *argument)
 
 /* -- the reader -------------------------------------------------------------------------------- */
 
-/* Takes the place of the next record of the epoch. Returns false at its end. */
+/* Returns in *at the offset of the next record of the epoch. Returns false at its end. */
 static bool next_offset(struct image_record *r, int64_t *at, int *code)
 {
   int64_t n;
@@ -327,7 +327,7 @@ static void mix_seed(struct image_record *r)
   }
 }
 
-/* Starts again from the beginning; jobs whose batch was dropped are skipped. */
+/* Begins the next epoch; waits for jobs of the old one and drops their results. */
 static int rewind_images(struct reader *reader)
 {
   struct image_record *r = (struct image_record *)reader;

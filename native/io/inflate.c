@@ -1,4 +1,4 @@
-/* inflate.c - what archives need of zlib: deflated bytes, checksums. */
+/* inflate.c - zlib for readers of archives: inflating and checksums. */
 #include <zlib.h>
 #include "base/base.h"
 

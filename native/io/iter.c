@@ -1,15 +1,15 @@
-/* iter.c - batches of samples, made ahead of their use by a thread (ty_iter_*).
+/* iter.c - iterators (ty_iter_*): a thread makes batches of samples before they are needed.
 **
 ** A thread fills a ring of `ahead` slots from the reader; ty_iter_next returns the oldest as new
-** tensors. The end of an epoch: with round_batch the last batch is completed with the first samples
-** (`pad` counts them), and the next epoch continues after those; without, its missing rows are 0;
-** some kinds drop it. A reset discards what was read ahead: the next epoch depends only on the
-** batches that were returned. `skip_samples` samples of the first epoch are skipped, and
-** `first_epoch` is its number (to continue where another iterator was). ty_iter_next returns a
-** failure of the thread after the batches before it.
+** tensors. At the end of an epoch round_batch completes the last batch with the first samples
+** (`pad` counts them), and the next epoch begins after those. Otherwise missing rows are 0, or the
+** kind drops the batch. A reset discards batches made ahead: the next epoch depends only on those
+** that were returned. `skip_samples` skips that many samples of the first epoch, and `first_epoch`
+** is its number (to continue where another iterator stopped). A failure of the thread is returned
+** by ty_iter_next after the batches before it.
 **
-** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses
-** an iterator.
+** Order of calls: new; next, data (0: data, 1: label), pad ...; reset; ...; free. One thread at a
+** time may use an iterator.
 */
 #include <pthread.h>
 #include <time.h>
@@ -33,8 +33,8 @@ struct ty_iter {
   bool started, quit, paused, filling, ended;
   int head, filled, code;
   struct failure *failure;
-  bool wrapped;                                       /* the last batch out has borrowed samples */
-  int64_t epoch;                                      /* `first_epoch` and resets since */
+  bool wrapped;                                       /* the last batch returned was completed */
+  int64_t epoch;                                      /* first_epoch plus the number of resets */
   struct batch_slot *slot;
   ty_tensor *out[2];
   int pad;
@@ -49,7 +49,7 @@ static int read_row(struct ty_iter *it, struct batch_slot *s, int row, bool *mor
   return it->reader->kind->next(it->reader, data, label, more);
 }
 
-/* Completes a batch with samples from the beginning, again and again if there are few. */
+/* Completes a batch with samples from the beginning, repeatedly if there are few. */
 static int borrow_rows(struct ty_iter *it, struct batch_slot *s, int row)
 {
   bool fresh = false;
@@ -69,7 +69,7 @@ static int borrow_rows(struct ty_iter *it, struct batch_slot *s, int row)
   return TY_OK;
 }
 
-/* Fills a slot. any: there is a batch; last: it is the last one of the epoch. */
+/* Fills a slot. *any: there is a batch; *last: it is the last one of the epoch. */
 static int fill_slot(struct ty_iter *it, struct batch_slot *s, bool *any, bool *last)
 {
   int row = 0;
@@ -148,7 +148,7 @@ static int iter_start(struct ty_iter *it)
   pthread_mutex_init(&it->lock, NULL);
   pthread_cond_init(&it->changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  it->started = true; /* before the thread reads the fields next to it */
+  it->started = true; /* first: the thread uses the fields next to it */
   if (sys_thread(&it->thread, iter_run, it) == 0) return TY_OK;
   it->started = false;
   return fail(TY_EMEMORY, "cannot start the thread of an iterator");
@@ -225,7 +225,8 @@ static void iter_stop(struct ty_iter *it)
 
 void ty_iter_free(ty_iter *it)
 {
-  if (!it || mem_kept() || sys_forked()) return;         /* its lock may be a lost thread's */
+  /* in a fork a lost thread may hold its lock */
+  if (!it || mem_kept() || sys_forked()) return;
   if (it->started) iter_stop(it);
   if (it->reader) it->reader->kind->close(it->reader);
   for (int i = 0; it->slot && i < it->ahead; i++) {
@@ -263,7 +264,7 @@ int ty_iter_reset(ty_iter *it)
   return code;
 }
 
-/* Waits until there is a batch, the end or a failure; false when the time is over. */
+/* Waits until there is a batch, the end or a failure. Returns false on timeout. */
 static bool iter_await(struct ty_iter *it, int wait_ms)
 {
   struct timespec until;
@@ -289,7 +290,7 @@ static int hand_out(struct ty_iter *it, int i, const ty_desc *row, const void *b
   for (int k = d.ndim; k > 0; k--) d.dim[k] = d.dim[k - 1];
   d.ndim++;
   d.dim[0] = it->batch;
-  if (i == 1 && row->ndim == 1 && row->dim[0] == 1) d.ndim = 1; /* one label each: a vector */
+  if (i == 1 && row->ndim == 1 && row->dim[0] == 1) d.ndim = 1; /* one label per sample: a vector */
   ty_tensor_free(it->out[i]);
   it->out[i] = NULL;
   TRY(ty_tensor_new(&d, &it->out[i]));

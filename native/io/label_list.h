@@ -1,15 +1,17 @@
-/* label_list.h - the labels of images in a text file (path_imglist): lines "number TAB label TAB
-** ... TAB path". Rows may have different numbers of labels.
+/* label_list.h - a text file of image labels (path_imglist): lines "id TAB label TAB ... TAB path".
+** Rows may have different numbers of labels.
 */
 #pragma once
 #include "io/reader.h"
 
-/* its labels are value[at] to value[at + n - 1] */
+/* Its labels are value[at] .. value[at + n - 1] of the list. */
 struct label_row { int64_t id, at, n; };
-/* rows sorted by id, those of one id as in the file */
+/* Rows are sorted by id; rows with the same id keep the order of the file. */
 struct label_list { struct label_row *row; float *value; int64_t n, values; int cap, cap_value; };
 
-/* Reads a list. width: labels of each row, 0 for any number above 0. */
+/* Reads a list into *out, which must be zero-initialised. width: labels of each row; 0: any number
+** above 0. After a failure it has to be freed, too. */
 int  label_list_read(const char *path, int64_t width, struct label_list *out);
+/* Finds the labels of an id, borrowed. Fails if there is none. */
 int  label_list_find(const struct label_list *t, int64_t id, const float **value, int64_t *n);
 void label_list_free(struct label_list *t);

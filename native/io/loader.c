@@ -1,10 +1,10 @@
-/* loader.c - batches of samples, made ahead of their use by threads (ty_loader_*).
+/* loader.c - loaders (ty_loader_*): threads make batches of samples before they are needed.
 **
-** Batches wait in a list in the order in which they were asked for; each thread takes a few samples
-** of the first that has some left, makes them, and puts them in their places. So what comes out
-** depends on samples and their places alone. A failure belongs to a sample; the batch reports that
-** of its first bad one. A thread that has had nothing to do for a while ends; the next batch starts
-** it again: a loop that was left early leaves no threads.
+** Requested batches are in a list, in order. Each thread takes a few samples of the first batch
+** that has any left, makes them, and stores them at their places, so results do not depend on the
+** threads. A failure belongs to a sample; a batch reports that of its first bad sample. Threads end
+** after a while without work, and the next request starts them again, so a loop that is left early
+** leaves no threads behind.
 */
 #include <errno.h>
 #include <pthread.h>
@@ -14,7 +14,8 @@
 #include "io/source.h"
 
 enum { MOST_WORKERS = 256, MOST_CHUNK = 16, CHUNKS_PER_WORKER = 4 };
-#define IDLE_NS 50000000                               /* before a thread without work ends */
+/* how long an idle thread waits before it ends */
+#define IDLE_NS 50000000
 
 struct loader_batch {
   struct loader_batch *next;
@@ -26,16 +27,17 @@ struct loader_batch {
   ty_tensor **given;                                    /* by sample */
   /* by field */
   ty_tensor *stacked[MOST_FIELDS];
-  /* by sample and field: what it is, or as one of its own */
+  /* by sample and field: descriptor, and its own array if it is not stacked */
   ty_desc *desc;
   ty_tensor **own;
   double *number;
-  bool uneven;                                          /* atomic; not all samples are alike */
-  /* under the lock, as all that follows */
-  int64_t begun;                                        /* samples */
-  int64_t done;                                         /* samples */
-  int64_t bad;                                          /* the first bad sample (n: none) */
-  int running;                                          /* threads at it */
+  /* atomic: samples differ in shape or dtype */
+  bool uneven;
+  /* under the lock, like the fields below: samples begun or skipped */
+  int64_t begun;
+  int64_t done;                                         /* samples finished or skipped */
+  int64_t bad;                                          /* the first sample that failed; n: none */
+  int running;                                          /* threads working on it */
   bool dropped;
   int code;
   struct failure *failure;
@@ -48,12 +50,13 @@ struct ty_loader {
   pthread_mutex_t lock;
   pthread_cond_t work, ready;
   int workers;                                          /* threads */
-  int idle;                                             /* those that wait for work */
+  int idle;                                             /* of these, waiting for work */
   bool quit;
   struct worker_slot *slot;
   struct loader_batch *first;
   int64_t made;
-  struct sample_maker maker;                            /* of the caller's thread */
+  /* for samples made in the caller's thread */
+  struct sample_maker maker;
 };
 
 static int threads_running;                             /* atomic; of all loaders */
@@ -72,7 +75,7 @@ static void batch_free(struct loader_batch *b)
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
-/* Returns the array that field f is stacked in, which the first sample that is done makes. */
+/* Finds the array in which field f is stacked; the first finished sample makes it. */
 static int batch_stacked(
     struct ty_loader *l, struct loader_batch *b, int f, const ty_desc *d, ty_tensor **out)
 {
@@ -148,7 +151,7 @@ static struct failure *sample_failure(const struct loader_batch *b, int64_t i, i
   return failure_take(code);
 }
 
-/* Writes what a field of a sample is: "float32 (3,)", or "float32 (a number)". */
+/* Writes dtype and shape of a field: "float32 (3,)", or "float32 (a number)". */
 static const char *text_value(const ty_desc *d, char *buffer, size_t size)
 {
   char shape[96];
@@ -157,7 +160,8 @@ static const char *text_value(const ty_desc *d, char *buffer, size_t size)
   return buffer;
 }
 
-/* Finds the first sample that is not like the first one. */
+/* Makes a failure of the batch that names the first sample whose dtype or shape differs from that
+** of sample 0. */
 static void batch_find_uneven(struct loader_batch *b)
 {
   char got[128], want[128];
@@ -176,7 +180,7 @@ static void batch_find_uneven(struct loader_batch *b)
     }
 }
 
-/* Makes samples [from, to), up to the first that fails, whose place is returned. */
+/* Makes samples [from, to). Returns the first that fails, or `to`. */
 static int64_t batch_run(struct ty_loader *l, struct loader_batch *b, int64_t from, int64_t to,
     struct sample_maker *m, int *code, struct failure **failure)
 {
@@ -189,8 +193,8 @@ static int64_t batch_run(struct ty_loader *l, struct loader_batch *b, int64_t fr
   return to;
 }
 
-/* Notes the failure of a sample. Of several, that of the first sample counts; later samples are not
-** begun. Under the lock. */
+/* Notes finished samples, and the failure of one. Of several failures that of the first sample
+** counts; later samples are not begun. Call under the lock. */
 static void batch_note(struct loader_batch *b, int64_t from, int64_t to, int64_t end, int code,
     struct failure *failure)
 {
@@ -224,7 +228,7 @@ static void batch_unlink(struct ty_loader *l, struct loader_batch *b)
   batch_free(b);
 }
 
-/* Makes samples. Call under the lock, which it leaves while samples are made. */
+/* Makes a few samples of b. Call under the lock, which is released meanwhile. */
 static void worker_run(struct ty_loader *l, struct loader_batch *b, struct sample_maker *m)
 {
   int64_t chunk = MAX(1, MIN(b->n / (CHUNKS_PER_WORKER * l->workers), MOST_CHUNK));
@@ -283,7 +287,7 @@ static void *loader_run_worker(void *argument)
   return NULL;
 }
 
-/* Starts the workers. Call under the lock. A failure counts only where no thread runs at all. */
+/* Starts the workers. Call under the lock. Fails only if no thread runs at all. */
 static int loader_start(struct ty_loader *l)
 {
   int running = 0;
@@ -430,7 +434,7 @@ static int batch_find(ty_loader *l, int64_t id, struct loader_batch **out)
   return TY_OK;
 }
 
-/* Makes a batch in the caller's thread alone. */
+/* Makes a batch in the caller's thread. */
 static int batch_run_here(ty_loader *l, struct loader_batch *b)
 {
   while (b->begun < b->n) {
@@ -450,7 +454,7 @@ static int batch_run_here(ty_loader *l, struct loader_batch *b)
 int ty_loader_wait(ty_loader *l, int64_t id, int wait_ms, int *ready)
 {
   NEED(l && ready, TY_ETYPE, "loader_wait: null argument");
-  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted"); /* of ready batches, too */
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted"); /* also if the batch is ready */
   struct loader_batch *b;
   struct failure *failure;
   TRY(sys_have_threads());

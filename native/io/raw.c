@@ -1,6 +1,6 @@
-/* raw.c - "raw": binary records of one size, `label_bytes` labels of a byte each before the
-** elements of the sample (CIFAR-10: 1, CIFAR-100: 2), plain or compressed. Elements are
-** little-endian. Without labels they are 0.
+/* raw.c - "raw": binary records of a fixed size, plain or compressed: `label_bytes` labels of one
+** byte each (CIFAR-10: 1, CIFAR-100: 2), then the elements of the sample, little-endian. Without
+** label bytes the label is 0.
 */
 #include "io/reader.h"
 

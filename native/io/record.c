@@ -1,9 +1,9 @@
-/* record.c - RecordIO: a file of byte strings (ty_record_*).
+/* record.c - RecordIO files: sequences of byte strings (ty_record_*).
 **
-** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of
-** 4. Flag 0: a whole record; 1, 2, 3: first, middle, last part of one. Where the payload has the
-** magic at a multiple of 4, writing splits it there and leaves the magic out; reading puts it
-** back between parts.
+** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of 4.
+** Flag 0: a whole record; 1, 2, 3: its first, middle, last part. Where a record contains the magic
+** at a multiple of 4, it is split there and the magic is left out; reading puts it back between
+** parts.
 */
 #include <errno.h>
 #include "base/base.h"
@@ -76,7 +76,7 @@ static int reserve_bytes(ty_record *r, size_t bytes)
   return TY_OK;
 }
 
-/* Reads the head of a chunk. end: the file ended before the chunk. */
+/* Reads the head of a chunk. *end: the file ends here. */
 static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
 {
   uint8_t head[8];
@@ -94,7 +94,7 @@ static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
 static int read_payload(ty_record *r, size_t at, size_t bytes)
 {
   size_t padded = align_up(bytes, 4), got = 0;
-  while (got < padded) { /* by steps: a damaged length cannot make us take memory */
+  while (got < padded) { /* step by step: a damaged length cannot make us allocate memory */
     size_t step = MIN(padded - got, (size_t)1 << 24);
     TRY(reserve_bytes(r, at + got + step));
     if (fread(r->buffer + at + got, 1, step, r->file) != step)
@@ -141,7 +141,8 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
 
 static int write_bytes(ty_record *r, const void *bytes, size_t n)
 {
-  return !n || fwrite(bytes, 1, n, r->file) == n ? TY_OK : no_file(r); /* nothing may be NULL */
+  /* fwrite must not get NULL */
+  return !n || fwrite(bytes, 1, n, r->file) == n ? TY_OK : no_file(r);
 }
 
 static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)

@@ -90,11 +90,11 @@ int record_file_read(
 
 /* -- images in records ------------------------------------------------------------------------- */
 
-/* Offsets in the head of a record. It begins with the number of labels that follow the head; 0: the
-** label is in the head. */
+/* Offsets in the head of an image record. Its first word is the number of labels after the head; 0:
+** one label, in the head. */
 enum {
   IMAGE_LABEL = 4,
-  IMAGE_ID    = 8, /* two of 8 bytes */
+  IMAGE_ID    = 8, /* two words of 8 bytes */
   IMAGE_HEAD  = 24 /* its size */
 };
 

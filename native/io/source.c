@@ -2,7 +2,7 @@
 #include "base/whole_file.h"
 #include "io/source.h"
 
-/* numbers that the steps of a field may draw before they meet the next field's */
+/* each field of a sample has 2^DRAWS_SHIFT random numbers of its own */
 enum { DRAWS_SHIFT = 16 };
 
 /* -- making and freeing ------------------------------------------------------------------------ */
@@ -171,7 +171,8 @@ static int change_value(
   return TY_OK;
 }
 
-/* Takes the image that the maker has decoded, or the array as an image. */
+/* Sets *v to the maker's decoded image, or, if the value is not `decoded`, the maker's image to the
+** array in *v. */
 static void take_image(struct sample_maker *m, struct sample_value *v, bool decoded)
 {
   struct pixels *now = &m->picture.space.now;

@@ -1,4 +1,4 @@
-/* stream.c - options of iterators, files that may be compressed, and their lines. */
+/* stream.c - options of iterators; reading files that may be compressed; lines. */
 #include <ctype.h>
 #include <errno.h>
 #include "base/system.h"
@@ -92,7 +92,7 @@ enum { INPUT = 1 << 17 };
 static void *zlib_alloc(void *context, uInt n, uInt size) { return mem_new((size_t)n * size); }
 static void zlib_free(void *context, void *p) { mem_free(p); }
 
-/* Makes two bytes of input wait, fewer at the end of the file. */
+/* Reads until at least two bytes of input are buffered, fewer at the end of the file. */
 static int fill_input(struct gz_stream *s)
 {
   z_stream *z = &s->z;
@@ -109,7 +109,7 @@ static bool begins_member(const z_stream *z)
   return z->avail_in >= 2 && z->next_in[0] == 0x1f && z->next_in[1] == 0x8b;
 }
 
-/* Reads the file's beginning: whether it is compressed. */
+/* Reads the beginning of the file and finds whether it is compressed. */
 static int stream_begin(struct gz_stream *s)
 {
   s->z.avail_in = 0;
@@ -135,7 +135,7 @@ int stream_open(struct gz_stream *s, const char *path)
   return TY_EIO;
 }
 
-/* Inflates some bytes. What follows the last member and is none is ignored, as gzip does. */
+/* Inflates some bytes. Data after the last member is ignored, as gzip does. */
 static int inflate_some(struct gz_stream *s)
 {
   z_stream *z = &s->z;
@@ -197,8 +197,8 @@ void stream_close(struct gz_stream *s)
   *s = (struct gz_stream){ 0 };
 }
 
-/* Reads into memory that grows with the bytes read, so that a damaged header cannot ask for
-** more. */
+/* Reads up to `most` bytes into memory that grows with the data read, so that a damaged head cannot
+** make us allocate more. */
 static int read_grown(struct gz_stream *s, size_t most, uint8_t **out, size_t *n)
 {
   enum { FIRST_STEP = 1 << 20 };
@@ -292,7 +292,7 @@ static int read_line(struct line_reader *l, char **line)
   *line = any || n ? l->text + l->begin : NULL;
   if (!*line) return TY_OK;
   l->after_return = any && (*line)[n] == '\r';
-  (*line)[n] = 0; /* at the end there is space for the zero */
+  (*line)[n] = 0; /* the buffer has space for the zero at the end */
   l->begin += n + (any ? 1 : 0);
   l->number++;
   return TY_OK;

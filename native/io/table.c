@@ -1,18 +1,18 @@
 /* table.c - "csv" and "libsvm": samples as lines of text.
 **
-** csv: numbers separated by commas, as many as the shape has elements, and perhaps a comma at the
-** end; labels in a file of their own, or 0. A first line is a header, and skipped, where none of
-** its fields is a number, or where `header` says so. libsvm: a label, with a weight or not, then
-** index:value pairs, indices from 0; labels may come as such pairs from a file of their own; what
-** follows # and the number of a query (qid:) are passed over, as is the weight. Empty lines are
-** skipped. Numbers become float32, or float64 where `dtype` says so.
+** csv: numbers separated by commas, as many as the shape has elements, with an optional comma at
+** the end; labels are in a separate file, or 0. The first line is skipped as a header if none of
+** its fields is a number, or if `header` says so. libsvm: a label, optionally with a weight, then
+** index:value pairs, indices from 0; labels may also be such pairs in a separate file; weights,
+** query numbers (qid:) and text after # are ignored. Empty lines are skipped. Numbers become
+** float32, or float64 if `dtype` says so.
 */
 #include "io/reader.h"
 
 struct table_reader {
   struct reader base;
   struct line_reader data;
-  /* stream.file NULL: there is no file of labels */
+  /* stream.file NULL: there are no labels */
   struct line_reader label;
   double *row;
   int64_t columns, labels, parts, index, from, to, at;
@@ -52,7 +52,7 @@ static bool line_has_number(const char *s)
   return false;
 }
 
-/* Reads the next line of a sample, NULL past the last. */
+/* Reads the next line that has a sample; *line is NULL past the last one. */
 static int next_line(const struct table_reader *t, struct line_reader *l, char **line)
 {
   bool first = l->number == 0;
@@ -94,14 +94,14 @@ static int parse_csv(const struct line_reader *l, const char *s, int64_t n, doub
   return *skip_blanks(s) ? wrong_count(l, n, n) : TY_OK;
 }
 
-/* Passes over the number of a query, which is that of a ranking. */
+/* Skips the number of a query (of rankings). */
 static const char *skip_query(const char *s)
 {
   s = skip_blanks(s);
   return strncmp(s, "qid:", 4) ? s : skip_blanks(s + 4 + strcspn(s + 4, " \t"));
 }
 
-/* Reads a label and what may follow it, a colon and a weight. */
+/* Reads a label, and skips a colon and weight after it. */
 static int parse_label(const struct line_reader *l, const char *s, double *label, char **end)
 {
   *label = number_read(s, end);
@@ -205,7 +205,7 @@ static void close_table(struct reader *r)
   mem_free(t);
 }
 
-/* Sets the part's range of samples, which are counted only where there are several parts. */
+/* Sets the range of samples of this part. Samples are counted only if there are several parts. */
 static int set_range(struct table_reader *t)
 {
   t->to = INT64_MAX;

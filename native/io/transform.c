@@ -61,8 +61,8 @@ static int crop_image(const ty_image_step *s, struct picture *p)
   return workspace_crop(&p->space, y, x, h, w);
 }
 
-/* Takes a window of the size, or, in its proportions, as large as the image allows, which is
-** resized; in the middle or anywhere. */
+/* Crops to a window of this size, centred or at random. If the image is too small, crops to the
+** largest window of the same proportions and resizes it. */
 static int take_window(
     struct picture *p, int64_t w, int64_t h, int64_t how, bool anywhere, struct rng *rng)
 {
@@ -86,8 +86,8 @@ static int take_window(
   return cw == w && ch == h ? TY_OK : workspace_resize(&p->space, how, rng, h, w);
 }
 
-/* Crops by value: width, height, least and most part of the area, least and most width / height,
-** rule. */
+/* Crops to a random part of the image. Values: width, height, bounds of the part of the area,
+** bounds of width / height, rule. */
 static int size_crop(const ty_image_step *s, struct picture *p, struct rng *rng)
 {
   const double *v = s->value;
@@ -255,7 +255,7 @@ static int normalize_values(const ty_image_step *s, struct picture *p)
   return TY_OK;
 }
 
-/* Tabulates what a byte becomes in each channel; `next`: a normalisation that follows, or NULL. */
+/* Fills in `levels`. next: a normalisation that follows, or NULL. */
 static void make_levels(struct picture *p, const ty_image_step *next)
 {
   const ty_image_step none = { .kind = TY_STEP_TO_TENSOR }, *of = next ? next : &none;
@@ -288,7 +288,8 @@ static void put_levels(const struct picture *p, const struct pixels *now, float 
     for (int64_t i = 0; i < n; i++) *out++ = p->levels[k & 3][in[i * now->c]];
 }
 
-/* Converts to float32, channels first. Includes a normalisation that follows; sets *taken then. */
+/* Converts to float32 with channels first. If the next step is a normalisation, applies it too and
+** sets *taken. */
 static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
 {
   struct pixels now = p->space.now, to;
@@ -315,8 +316,8 @@ static int to_tensor(struct picture *p, const ty_image_step *next, bool *taken)
 
 /* -- turns ------------------------------------------------------------------------------------- */
 
-/* Returns how much the sampled window grows so that the turned image fills it (in), or is in it
-** (out). */
+/* Returns the factor by which to scale the sampled window so that the rotated image fills it (in),
+** or is all inside it (out). */
 static double rotation_zoom(double h, double w, double angle, bool in, bool out)
 {
   if (!in && !out) return 1;
@@ -332,7 +333,7 @@ static float pixel_or_zero(const float *plane, int64_t h, int64_t w, int64_t y, 
   return y >= 0 && y < h && x >= 0 && x < w ? plane[y * w + x] : 0;
 }
 
-/* Returns the value between four pixels; those outside are 0. */
+/* Returns the bilinear sample at (y, x); pixels outside are 0. */
 static float sample_plane(const float *plane, int64_t h, int64_t w, double y, double x)
 {
   double top = floor(y), left = floor(x);
@@ -345,7 +346,7 @@ static float sample_plane(const float *plane, int64_t h, int64_t w, double y, do
       pixel_or_zero(plane, h, w, i + 1, k + 1) * down * right;
 }
 
-/* Turns the image about its middle, counter-clockwise, as ty.image.imrotate. */
+/* Rotates the image counter-clockwise about its centre, as ty.image.imrotate does. */
 static int rotate_image(
     const ty_image_step *s, struct picture *p, double degrees, bool in, bool out)
 {
@@ -361,7 +362,7 @@ static int rotate_image(
   for (int64_t y = 0; y < h; y++)
     for (int64_t x = 0; x < w; x++) {
       double dy = (double)y - middle_y, dx = (double)x - middle_x;
-      /* along a side of one pixel all places are the same */
+      /* along an axis of one pixel there is only one position */
       double from_x = w > 1 ? cosine * dx - sine * dy + middle_x : 0;
       double from_y = h > 1 ? sine * dx + cosine * dy + middle_y : 0;
       for (int64_t k = 0; k < planes; k++)
@@ -432,7 +433,7 @@ int steps_run(const ty_image_step *step, int n, struct rng *rng, struct picture 
 
 static bool check_range(double v, double least, double most) { return v >= least && v <= most; }
 
-/* Fails unless values `from` to `to` - 1 are whole numbers of pixels, `least` or more. */
+/* Fails unless values from .. to - 1 are whole numbers, `least` or more. */
 static int check_pixels(const ty_image_step *s, int from, int to, double least, const char *what)
 {
   for (int i = from; i < to; i++)

@@ -1,16 +1,16 @@
-/* transform.h - what the transforms of gluon.data.vision do to one image (ty_image_step), in any
+/* transform.h - applies the transforms of gluon.data.vision (ty_image_step) to one image, on any
 ** thread.
 **
-** An image is an array of three dimensions: after TO_TENSOR channels come first, and a step that
-** follows takes the first dimension for rows, as the operators of the same names do. Values are
-** those of these operators. What is random is drawn from the stream of the sample.
+** An image is an array of three dimensions. After TO_TENSOR channels come first; a later step
+** treats the first dimension as rows, as the operators of the same names do. Results are those of
+** these operators. Random numbers come from the sample's stream.
 */
 #pragma once
 #include "io/workspace.h"
 
-/* What a thread works with: the image is space.now (h, w and c are the dimensions), and may be in
-** memory of others that is only read. levels: what bytes become by TO_TENSOR and NORMALIZE, for
-** each channel, and of which steps that is so. Zero-initialised is fine. */
+/* A thread's image and memory. The image is space.now, with dimensions (h, w, c); its pixels may
+** belong to others, and are never written then. levels: results of TO_TENSOR and NORMALIZE by
+** channel and byte; levels_of: the step for which they hold. Zero-initialised: empty. */
 struct picture {
   struct workspace space;
   float levels[4][256];
@@ -19,6 +19,7 @@ struct picture {
 };
 void picture_done(struct picture *p);
 
-/* Checks steps; TY_EVALUE: one that is none, or values that it cannot have. */
+/* Checks steps; TY_EVALUE for an unknown one or invalid values. */
 int  steps_check(const ty_image_step *step, int n);
+/* Applies n steps to the image of p. */
 int  steps_run(const ty_image_step *step, int n, struct rng *rng, struct picture *p);

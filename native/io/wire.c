@@ -1,18 +1,18 @@
 /* wire.c - Protocol Buffers' wire format, read from a file a field at a time (ty_wire_*).
 **
-** A message is a row of fields: a varint of number << 3 | type, then a varint (type 0), eight bytes
-** (1), a length and as many bytes (2), or four bytes (5). What the bytes of type 2 are, text, a
-** message or packed numbers, only the caller knows. Nothing but the fields' heads is read: bytes
-** that are not asked for, such as weights, are skipped, so a file of any size takes the memory of
-** one window.
+** A message is a sequence of fields: a varint of number << 3 | type, then a varint (type 0), eight
+** bytes (1), a length and that many bytes (2), or four bytes (5). Bytes of type 2 may be text, a
+** message or packed numbers; only the caller knows. Only the heads of fields are read: other bytes,
+** such as weights, are skipped unless asked for, so a file of any size takes the memory of one
+** window.
 */
 #include <inttypes.h>
 #include "base/base.h"
 #include "tensor/tensor.h"
 
 enum {
-  WIRE_DEPTH = 64,                                    /* messages in each other */
-  WINDOW_LEAST = 4 << 10, WINDOW_MOST = 64 << 10,     /* bytes that are read at once */
+  WIRE_DEPTH = 64,                                    /* most nested messages */
+  WINDOW_LEAST = 4 << 10, WINDOW_MOST = 64 << 10,     /* bytes read at a time */
   VARINT_BYTES = 10,
 };
 
@@ -20,11 +20,11 @@ struct ty_wire {
   ty_file *file;
   int64_t size;                                       /* of the file */
   int64_t at;                                         /* where the next field begins */
-  int64_t end[WIRE_DEPTH + 1];                        /* of the messages that are open */
+  int64_t end[WIRE_DEPTH + 1];                        /* ends of the open messages */
   int depth;
   ty_field last;
   uint8_t *window;
-  int64_t begin;                                      /* place of the window in the file */
+  int64_t begin;                                      /* offset of the window in the file */
   int64_t filled;                                     /* bytes of the window */
 };
 
@@ -52,8 +52,8 @@ void ty_wire_free(ty_wire *w)
 
 /* -- bytes ------------------------------------------------------------------------------------- */
 
-/* Makes the window hold n bytes from `at` on, which must be in the file. Windows grow while the
-** file is read without gaps, so that the bytes between weights cost little. */
+/* Loads the n bytes at `at`, which must be in the file, into the window. Windows are larger while
+** the file is read without gaps, so that jumping between weights reads little. */
 static int window_hold(ty_wire *w, int64_t at, int64_t n)
 {
   if (at >= w->begin && at + n <= w->begin + w->filled) return TY_OK;
@@ -72,7 +72,7 @@ static int wire_damaged(const ty_wire *w, int64_t at, const char *what)
   return fail(TY_EFORMAT, "byte %" PRId64 ": %s", at, what);
 }
 
-/* Reads a varint at *at, which ends before `end`. */
+/* Reads a varint at *at, which must end before `end`, and advances *at. */
 static int read_varint(ty_wire *w, int64_t *at, int64_t end, uint64_t *value)
 {
   int64_t most = MIN((int64_t)VARINT_BYTES, end - *at);

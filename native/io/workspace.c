@@ -30,7 +30,8 @@ double rng_between(struct rng *c, double low, double high)
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
-enum { MOST_WHOLE = 1 << 20 };                        /* so that no size overflows */
+/* bound of integers: keeps sizes from overflowing */
+enum { MOST_WHOLE = 1 << 20 };
 
 int option_bad(const char *key, const char *expected)
 {
@@ -219,7 +220,7 @@ static void put_bytes(const struct pixels *now, bool mirror, uint8_t *out)
 
 static int8_t quantize_level(float v) { return (int8_t)(v < -128 ? -128 : v > 127 ? 127 : v); }
 
-/* Writes pixels less the rounded mean, which is the negative offset or the mean image. */
+/* Writes pixels minus the rounded mean: the negated offset, or the mean image. */
 static void put_signed(const struct pixels *now, const struct levels *l, bool mirror, int8_t *out)
 {
   for (int64_t k = 0; k < now->c; k++)

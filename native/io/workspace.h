@@ -1,57 +1,60 @@
-/* workspace.h - what a thread works on an image with: random numbers, two buffers, and the steps
-** that all pipelines share: decoding, sizes, windows, borders.
+/* workspace.h - a thread's state for image augmentation: random numbers, two buffers, and the steps
+** that all pipelines share (decoding, resizing, cropping, borders).
 **
-** A random number is a function of (seed, epoch, sample) alone, so it does not matter which
-** thread works on what.
+** Random numbers depend on (seed, epoch, sample) alone, so results do not depend on which thread
+** works on which sample.
 */
 #pragma once
 #include "base/philox.h"
 #include "image/codec.h"
 #include "io/reader.h"
 
-/* used: numbers drawn so far */
+/* The random numbers of a sample. used: how many were drawn so far. */
 struct rng { uint64_t seed, epoch, sample; uint32_t used; };
 double  rng_unit(struct rng *c);                                        /* [0, 1) */
 double  rng_between(struct rng *c, double low, double high);
 int64_t rng_below(struct rng *c, int64_t n);                            /* 0 .. n - 1 */
 uint32_t rng_word(struct rng *c);
 
-struct buffer { void *p; size_t n; };                   /* grows */
-/* The image is in one of two buffers; a step that moves pixels writes the other one.
-** Zero-initialised is fine. */
+struct buffer { void *p; size_t n; };                   /* p grows, n: its bytes */
+/* The image `now` is in image[at]; steps that move pixels write the other buffer and swap.
+** Zero-initialised: empty. */
 struct workspace { struct buffer image[2], scratch; int at; struct pixels now; };
 void workspace_done(struct workspace *s);
 int  workspace_decode(struct workspace *s, struct file_bytes file, int64_t channels);
-/* Values of inter_method besides the rules of image/taps.h. */
+/* Further values of inter_method, after the rules of image/taps.h. */
 enum { BY_SIZES = 9, AT_RANDOM = 10 };
-/* Returns the rule for a change of the image to h x w pixels: that of `how`, by resampling_for, or
-** one of them at random. */
+/* Returns the rule for resizing the image to h x w: `how` itself, or what BY_SIZES (resampling_for)
+** or AT_RANDOM chooses. */
 int64_t workspace_choose_rule(
     const struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w);
-/* Resizes the image. how: as of workspace_choose_rule. */
+/* Resizes the image. how: see workspace_choose_rule. */
 int  workspace_resize(struct workspace *s, int64_t how, struct rng *c, int64_t h, int64_t w);
-/* Resizes so that the shorter side becomes `size`. */
+/* Resizes the image so that the shorter side becomes `size`. */
 int  workspace_resize_short(struct workspace *s, int64_t how, struct rng *c, int64_t size);
+/* Crops to the h x w pixels from (y, x) on. */
 int  workspace_crop(struct workspace *s, int64_t y, int64_t x, int64_t h, int64_t w);
-/* Puts the image at (top, left) within h x w pixels of `fill`. */
+/* Places the image at (top, left) in h x w pixels of `fill`. */
 int  workspace_border(
     struct workspace *s, int64_t h, int64_t w, int64_t top, int64_t left, int64_t fill);
-/* Returns the other buffer as an image of this type and size. */
+/* Returns in *out the other buffer as an image of this dtype and size, with the channels of the
+** current one. */
 int  workspace_other(struct workspace *s, int dtype, int64_t h, int64_t w, struct pixels *out);
-/* Makes an image in the other buffer the current one. */
+/* Makes the image in the other buffer the current one. */
 void workspace_swap(struct workspace *s, struct pixels image);
-/* Adds to hue, lightness and saturation, in units of bytes; the hue of 0 to 180 stops at its
-** ends. Images of one channel stay. */
+/* Adds to hue, lightness and saturation, in units of bytes; the hue, 0 to 180, is clamped. Images
+** of one channel are not changed. */
 void workspace_shift_hls(struct workspace *s, float hue, float light, float saturation);
 
-/* v * factor + offset, by channel; with a mean image (channels, height, width), which is that of
-** images before they are mirrored, its element times factor is taken away */
+/* A value v of a channel becomes v * factor + offset. mean: NULL, or a mean image (channels,
+** height, width) of images that are not mirrored, which is subtracted before. */
 struct levels { float factor[4], offset[4]; const float *mean; };
-/* Writes the image as floats or bytes, channels first; as int8 with factors of 1, and rounded. */
+/* Writes the image to `out`, channels first, as a float dtype or uint8, or as int8, rounded, for
+** which factors are 1. */
 void workspace_put(
     const struct workspace *s, int dtype, const struct levels *l, bool mirror, void *out);
 
-/* -- parameters: tables of what a struct holds ------------------------------------------------- */
+/* -- parameters: tables of fields of a struct -------------------------------------------------- */
 
 struct integer_option { const char *key; size_t at; int64_t init, least; };
 struct real_option  { const char *key; size_t at; double init; };
@@ -59,5 +62,6 @@ int option_bad(const char *key, const char *expected);
 int options_integers(const struct options *o, const struct integer_option *list, int n, void *to);
 int options_reals(const struct options *o, const struct real_option *list, int n, void *to);
 
-/* Loads the array of a file, which has the shape of a sample. */
+/* Loads the mean image of a file, which must have the shape of a sample. The caller frees it by
+** mem_free. */
 int mean_image_load(const char *path, const ty_desc *shape, float **out);

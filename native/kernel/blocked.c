@@ -1,4 +1,4 @@
-/* blocked.c - which block of channels a device computes in, and copies to and from it. */
+/* blocked.c - see blocked.h. */
 #include "kernel/blocked.h"
 #include "base/parallel.h"
 #include "kernel/gemm/gemm.h"
@@ -26,7 +26,7 @@ int channel_block(const ty_desc *d, int precision)
 
 struct blocking { const struct gemm_type *t; int64_t b, space; const float *from; float *to; };
 
-/* Copies into blocks. A unit is a block of an image. */
+/* Copies blocks begin .. end - 1 of all images. */
 static void blocked_enter_range(int64_t begin, int64_t end, void *context)
 {
   const struct blocking *k = context;

@@ -1,5 +1,4 @@
-/* epilogue.c - the end of kernels whose loops have no place for one: a further pass over the
-** output. */
+/* epilogue.c - fused operations as a separate pass over the output. */
 #include "kernel/gemm/gemm.h"
 #include "kernel/kernel.h"
 #include "kernel/vec/vec.h"

@@ -1,7 +1,7 @@
-/* epilogue.h - what a kernel does besides its operator, to its first input before and to its first
-** output after, while they are in registers: what oneDNN calls post-operations, cuDNN and cublasLt
-** fused graphs. pass/epilogue.c finds them; a kernel's `fuses` says which ones it can do, and it
-** looks for them in its call with the functions below.
+/* epilogue.h - operations fused with a kernel: applied to its first input before, or to its first
+** output after its own work, while elements are in registers (post-ops in oneDNN, epilogues in
+** cublasLt). pass/epilogue.c finds them; kernel.fuses says which ones a kernel can do; kernels find
+** them in their call with the functions below.
 */
 #pragma once
 #include <stdbool.h>
@@ -10,74 +10,73 @@
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_GELU };
 
-/* In the order in which a kernel does them: PRE_* to in[0], BESIDE_* to its results, POST_* to
-** out[0]. `operand` is an input after those of the operator. */
+/* In the order in which a kernel applies them: PRE_* to in[0], BESIDE_* to its results, POST_* to
+** out[0]. "The operand" is fused_op.operand, an input after those of the operator. */
 enum fused_kind {
-  /* in[0] is the data of the activation before the operator; of a gradient's kernel, CAN(PRE_ACT)
-  ** means that it does POST_ACT_GRAD for what the forward kernel does so */
+  /* in[0] is the input of an activation whose result is the operator's input. For the gradient's
+  ** kernel CAN(PRE_ACT) means that it can do the matching POST_ACT_GRAD */
   PRE_ACT,
-  /* in[0] holds the output of a loss, of which `param` are the parameters and the operand is the
-  ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
+  /* in[0] is the output of a loss with parameters `param`; the operand is its label. The loss's
+  ** gradient is used instead (operators/loss/softmax_loss.h) */
   PRE_LOSS_GRAD,
-  /* in[0] holds the gradient of elements that were picked of the operator's output, or of that of
-  ** PRE_LOG_GRAD, one of each row; the operand has their indices, moved to the nearest end where
-  ** they are out of range */
+  /* in[0] is the gradient of elements picked from the operator's output, or from that of
+  ** PRE_LOG_GRAD, one per row; the operand has their indices, which are clipped to the row */
   PRE_PICK_GRAD,
-  /* in[0] is the gradient of log_softmax along the last axis, of which `param` are the parameters
-  ** and the operand is the output; the gradient of its data takes its place. Only after
-  ** PRE_PICK_GRAD (operators/nn/picked_log.h) */
+  /* in[0] is the gradient of log_softmax along the last axis, with parameters `param` and the
+  ** operand as its output. The gradient of its data is used instead. Only after PRE_PICK_GRAD
+  ** (operators/nn/picked_log.h) */
   PRE_LOG_GRAD,
   /* in[0] is the gradient of the result of the activation that the forward kernel did (POST_ACT) */
   PRE_ACT_GRAD,
-  /* in[0] lacks a part: plus the operand, which has its shape and dtype, rounded to that */
+  /* adds the operand, of the same shape and dtype, to in[0]; the sum is rounded to that dtype */
   PRE_ADD,
-  /* in[0] is the gradient of the output of a relu, which the operand holds; relu's gradient takes
-  ** its place, and is an output after those of the operator, too */
+  /* in[0] is the gradient of the output of a relu, which is the operand. relu's gradient is used
+  ** instead, and is also written to an output after those of the operator */
   PRE_KEPT_GRAD,
-  /* of log_softmax along the last axis: elements that the operand picks, one of each row, are an
-  ** output after the operator's own, NULL where they are not needed. The operator's output gets
-  ** probabilities, not their logarithms; its only reader has PRE_PICK_GRAD with `exponentials`
-  ** (operators/nn/picked_log.h) */
+  /* for log_softmax along the last axis: the elements that the operand picks, one per row, are
+  ** written to an output after the operator's own, unless that is NULL. The operator's output gets
+  ** probabilities instead of their logarithms; its only reader has PRE_PICK_GRAD with
+  ** `exponentials` (operators/nn/picked_log.h) */
   BESIDE_PICK,
-  /* times scale, plus shift, of each channel */
+  /* multiplies by a scale and adds a shift per channel */
   POST_SCALE,
-  /* plus what out[0] holds */
+  /* adds the old contents of out[0] */
   POST_ACCUMULATE,
-  /* plus the operand, which has the output's shape and dtype */
+  /* adds the operand, of the output's shape and dtype */
   POST_ADD,
   POST_ACT,
-  /* times the gradient of the activation that made the data of the forward part; the operand,
-  ** output 0 of the forward part, decides it */
+  /* multiplies by the derivative of the activation that made the forward kernel's data; the operand
+  ** is output 0 of the forward kernel */
   POST_ACT_GRAD,
-  /* the same of relu, sigmoid or tanh; the operand, that data, decides it. Of what the kernel's
-  ** result is rounded to, with the bits of the activation's operator */
+  /* the same for relu, sigmoid or tanh; the operand is that data. Applied to the rounded result,
+  ** with the bits of the activation's operator */
   POST_DATA_GRAD,
 };
 #define CAN(kind) (1u << (kind))
-/* besides POST_ACT: of ACT_GELU, too, with the bits of its operator */
+/* POST_ACT also for ACT_GELU, with the bits of its operator */
 #define CAN_GELU (1u << 31)
-/* besides POST_ADD: POST_ACT of the sum */
+/* POST_ADD followed by POST_ACT */
 #define CAN_ACT_OF_SUM (1u << 30)
-/* besides PRE_ACT_GRAD: of half types, too, with the bits of the activation's operator */
+/* PRE_ACT_GRAD also for half types, with the bits of the activation's operator */
 #define CAN_HALF_GRAD (1u << 29)
-/* Returns whether what is fused makes in[0]. */
+/* Returns whether a fused operation changes in[0]. */
 static inline bool fused_before(enum fused_kind kind) { return kind < BESIDE_PICK; }
-/* Returns whether what is fused changes out[0]. */
+/* Returns whether a fused operation changes out[0]. */
 static inline bool fused_after(enum fused_kind kind) { return kind >= POST_SCALE; }
-/* Returns whether what is fused is one more output of the kernel. */
+/* Returns whether a fused operation writes a further output. */
 static inline bool fused_kept(enum fused_kind kind)
 {
   return kind == PRE_KEPT_GRAD || kind == BESIDE_PICK;
 }
 
-/* per channel; the shift has the bias in it */
+/* Per channel. The shift includes the bias. */
 struct scaling {
   float *scale, *shift;
-  uint64_t version;                                   /* changes with them */
+  uint64_t version;                                   /* changes when they do */
 };
 struct fused_op {
   enum fused_kind kind;
-  int operand;                                        /* place among the inputs, -1: none */
+  int operand;                                        /* index of an input; -1: none */
   bool exponentials;                                  /* PRE_PICK_GRAD: after BESIDE_PICK */
   union {
     int act;                                          /* ACT_* */

@@ -1,16 +1,17 @@
-/* lapack.h - factorisations of dense row-major matrices by OpenBLAS; float32 and float64; one
-** matrix a call, one thread.
+/* lapack.h - factorisations of dense row-major matrices by OpenBLAS: float32 and float64, one
+** matrix per call, on the calling thread.
 **
-** LAPACK reads columns first and therefore sees the transpose of ours: a lower triangle is its
-** upper one, rows are its columns. All of that is dealt with here. Results named `bad` are 0
-** when all is well. stack_run hands the matrices of a call out to the cores.
+** LAPACK is column-major and so sees the transpose: our lower triangle is its upper one, our rows
+** are its columns. Callers need not know that. Functions of type int return 0, or else "bad" as
+** described. stack_run distributes the matrices of a call over the cores.
 */
 #pragma once
 #include "kernel/kernel.h"
 
-/* Factorizes a in place; the other triangle becomes 0. Bad: not positive definite. */
+/* Factorizes a in place (Cholesky); the other triangle becomes 0. Bad: not positive definite. */
 int    cholesky_factor(int dtype, bool lower, int64_t n, void *a);
-/* Computes (a a^T)^-1 or (a^T a)^-1, whole. Bad: zero diagonal. */
+/* Replaces a triangle a by (a a^T)^-1 (lower) or (a^T a)^-1, both triangles. Bad: a zero on the
+** diagonal. */
 int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);
 /* Computes b (m, n) = alpha op(a) b or alpha b op(a). */
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
@@ -18,22 +19,24 @@ void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_
 /* Computes b (m, n) = alpha op(a)^-1 b or alpha b op(a)^-1. */
 void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b);
-/* Factorizes the transpose of a in place. Bad: singular. */
+/* Factorizes the transpose of a in place (LU). Bad: singular. */
 int    lu_factor(int dtype, int64_t n, void *a, int32_t *pivot);
-/* Inverts a, which lu_factor has made, in place. */
+/* Replaces the result of lu_factor by the inverse of its matrix. */
 int    lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work);
 /* Factorizes a (m, n) = l q, m <= n; a becomes q. */
 void   lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);
-/* Computes eigenvalues of a symmetric matrix, of which the lower triangle is read; rows of a become
-** eigenvectors of ascending values. Bad: not found. */
+/* Computes eigenvalues, ascending, of a symmetric matrix, of which the lower triangle is read; the
+** rows of a become the eigenvectors. Bad: no convergence. */
 int    eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work);
-size_t lu_inverse_work(int dtype, int64_t n);         /* bytes */
+/* Return the bytes of `work`. */
+size_t lu_inverse_work(int dtype, int64_t n);
 size_t lq_work(int dtype, int64_t m);
 size_t eigen_work(int dtype, int64_t n);
 
-/* Calls one(c, i, work) for each matrix i of n, each member of the team with `work` bytes of its
-** own in c->tmp (stack_scratch). Returns the first i for which it was not 0, STACK_GOOD, or
-** STACK_REFUSED, where LAPACK has no memory (see fail). cost: numbers touched by one call. */
+/* Calls one(c, i, work) for matrices 0 .. n - 1, in parallel, each member of the team with its own
+** `work` bytes in c->tmp (stack_scratch). Returns STACK_GOOD, the smallest i for which a result was
+** not 0, or STACK_REFUSED with TY_EMEMORY set if LAPACK has no memory. cost: numbers accessed by
+** one call. */
 enum { STACK_GOOD = -1, STACK_REFUSED = -2 };
 int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
     int (*one)(struct call *c, int64_t i, void *work));

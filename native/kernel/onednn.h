@@ -1,8 +1,8 @@
-/* onednn.h - one engine for all, a stream per instruction, memory objects whose data is set at
-** each run.
+/* onednn.h - oneDNN: one engine for the process, a stream per instruction, memory objects whose
+** data is set at each run.
 **
-** Everything returns false, or NULL, where oneDNN cannot: the caller then takes its own kernel.
-** No failure is set.
+** Functions return false or NULL if oneDNN fails; the caller then uses its own kernel. No failure
+** is set.
 */
 #pragma once
 #include "kernel/kernel.h"

@@ -1,8 +1,8 @@
-/* onednn_interface.h - what oneDNN 2 (2.5 and later) and oneDNN 3 spell differently: memory
+/* onednn_interface.h - hides the differences between oneDNN 2 (2.5 and later) and oneDNN 3: memory
 ** descriptors, convolutions, post-ops.
 **
-** A descriptor is reached through a pointer in both. Those made here are freed here; those that a
-** primitive or a memory object returns belong to it.
+** A descriptor is a pointer in both. Free those made by functions below with onednn_desc_free;
+** those that a primitive or memory object returns belong to it.
 */
 #pragma once
 #include <oneapi/dnnl/dnnl.h>
@@ -14,7 +14,7 @@ typedef const dnnl_memory_desc_t *onednn_desc;
 typedef const_dnnl_memory_desc_t onednn_desc;
 #endif
 
-/* Describes memory of float32, or of the given type; NULL: oneDNN cannot. */
+/* Describe memory of float32, or of the given type; NULL: failed. */
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step);
 onednn_desc onednn_tagged(
     int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag);
@@ -24,7 +24,7 @@ enum { X, W, Y, OPERANDS };                           /* data, weight, output, o
 
 struct onednn_conv { onednn_desc d[OPERANDS], bias; dnnl_dims_t stride, dilate, pad; };
 
-/* Makes a forward primitive's description; NULL: oneDNN cannot. hint: of the forward direction. */
+/* Make a primitive descriptor of a direction; NULL: failed. hint: that of the forward direction. */
 dnnl_primitive_desc_t onednn_forward(
     const struct onednn_conv *c, dnnl_prop_kind_t kind, dnnl_primitive_attr_t attr);
 dnnl_primitive_desc_t onednn_back_data(

@@ -1,15 +1,15 @@
-/* openblas.c - see openblas.h. What another thread takes between our look and OpenBLAS's own is
-** beyond us.
+/* openblas.c - see openblas.h. Memory that other threads take between our check and OpenBLAS's
+** allocation cannot be prevented.
 */
 #include <sys/mman.h>
 #include "base/system.h"
 #include "kernel/openblas.h"
 
-/* of one buffer; builds for other processors take less */
+/* bytes of a buffer; builds for other processors use less */
 #define BUFFER ((size_t)128 << 20)
 
-static int inside;  /* threads that call */
-static int buffers; /* buffers that it must have */
+static int inside;  /* threads between enter and leave */
+static int buffers; /* buffers that it is known to have */
 
 static int openblas_probe_memory(int missing)
 {

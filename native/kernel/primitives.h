@@ -1,16 +1,17 @@
-/* primitives.h - what a back end provides so that kernels which are made of nothing else run on its
-** devices unchanged: moves of elements (strided_copy.h), sums over axes, random numbers. Such
-** kernels carry the flag K_ANYWHERE and hand on their call's device. */
+/* primitives.h - functions that a back end provides so that kernels which use nothing else run on
+** its devices unchanged: moves of elements (strided_copy.h), sums over axes, random numbers. Such
+** kernels have the flag K_ANYWHERE and pass their call's device. */
 #pragma once
 #include "base/laws.h"
 #include "kernel/kernel.h"
 
 struct move;
 struct reduce;
-/* Numbers of a law, by its name in base/laws.h: what it draws for a and b, or a + b z of a standard
-** variate z, at most limit; law NULL: whole ones, from low, below low + span. pa and pb (NULL: one)
-** are parameters of `each` elements in turn, instead of a and b, which LAW_valid looks at and, of a
-** standard variate, LAW_affine is given; op and want: for what it finds. */
+/* Random numbers of a law of base/laws.h, named by `law`. draws: the law draws with parameters a
+** and b; else numbers are a + b z of its variate z, named by `standard`, at most limit. law NULL:
+** integers from low, below low + span. pa and pb (pb NULL: one parameter) replace a and b by arrays
+** whose elements are each for `each` results; LAW_valid checks them and LAW_affine converts them.
+** call and want: for errors about invalid ones. */
 struct random_numbers {
   struct rng_key key;
   const char *law, *standard;
@@ -20,19 +21,20 @@ struct random_numbers {
   uint64_t span;
   const struct operand *pa, *pb;
   int64_t each;
-  const struct call *call;                            /* whose failures are reported */
+  const struct call *call;                            /* named in failures */
   const char *want;
 };
 struct primitives {
-  /* moves elements; dst and src are on the device */
+  /* moves elements on the device */
   int    (*move)(int device, const struct move *m, void *dst, const void *src, size_t size);
-  /* each place of the nest becomes the one element that `value` begins with */
+  /* sets each element of the nest to the first `size` bytes of value */
   int    (*set)(int device, const struct move *m, void *dst, uint64_t value, size_t size);
-  /* sums; add: onto what y holds; tmp: sum_scratch bytes */
+  /* sums over axes; add: adds to y; tmp: sum_scratch bytes */
   int    (*sum)(
       int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
   size_t (*sum_scratch)(const struct reduce *r);
-  /* y, of dtype `to`: the root of the sum of the squares of n numbers; tmp: norm_scratch bytes */
+  /* sets *y, of dtype `to`, to the root of the sum of squares of n numbers; tmp: norm_scratch
+  ** bytes */
   int    (*norm)(int device, const void *x, int dtype, int64_t n, void *y, int to, void *tmp);
   size_t (*norm_scratch)(int dtype, int64_t n);
   int    (*random)(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);

@@ -3,10 +3,10 @@
 **
 ** A move is a nest of axes, outermost first: element (i, j, ...) goes from src[i * from0 + j *
 ** from1 + ...] to dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative; `from`
-** may be 0 (one element to many places). No place of dst is written twice, and dst and src do not
-** overlap. The data is never interpreted: elements have 1, 2, 4 or 8 bytes. Order of calls: { 0 },
-** move_axis for each axis, move_run. `device` is the one that dst and src are on, of a kernel its
-** call's: one that does nothing but call these runs on any device (K_ANYWHERE).
+** may be 0 (one element to many places). No element of dst is written twice, and dst and src do not
+** overlap. Elements have 1, 2, 4 or 8 bytes and are not interpreted. Order of calls: { 0 },
+** move_axis for each axis, move_run. device: that of dst and src; kernels pass their call's. A
+** kernel that only calls these runs on any device (K_ANYWHERE).
 */
 #pragma once
 #include "kernel/kernel.h"
@@ -21,17 +21,18 @@ static inline void move_axis(struct move *m, int64_t dim, int64_t to, int64_t fr
   m->from[m->n] = from;
   m->n++;
 }
-/* Makes the same move with few axes: those of one element go, neighbours that are one in both are
-** joined, the rest is ordered by its stride in dst; two at least. */
+/* Makes an equal move with few axes, but at least two: axes of one element are dropped, axes that
+** are contiguous in both arrays are joined, and the rest is ordered by stride in dst. */
 void move_simplify(const struct move *m, struct move *out);
 /* Copies; parallel. */
 int move_run(int device, const struct move *m, void *dst, const void *src, size_t size);
-/* Sets each place of dst to one element, which is on the host; `from` has no meaning. */
+/* Sets each element of dst to *value, which is in host memory; `from` is ignored. */
 int move_set(int device, const struct move *m, void *dst, const void *value, size_t size);
 /* Copies bytes; parallel. dst may be src. */
 int move_bytes(int device, void *dst, const void *src, size_t bytes);
+/* Sets bytes to 0. */
 int move_zero(int device, void *dst, size_t bytes);
-/* Writes n copies of one element, which is on the host. */
+/* Writes n copies of *value, which is in host memory. */
 int move_fill(int device, void *dst, const void *value, size_t size, int64_t n);
 
 /* -- small helpers of operators that move ------------------------------------------------------ */
@@ -52,19 +53,21 @@ static inline int64_t product_of(const ty_desc *d, int from, int to) /* of dims 
   for (int i = from; i < to; i++) n *= d->dim[i];
   return n;
 }
-/* Stores a number as an element of any dtype, like a C cast; out of range the nearest one. */
+/* Stores a number as an element of any dtype, as a C cast does, but out of range as the nearest
+** number. */
 void    set_number(void *p, int dtype, double value);
 /* Returns element i, of any dtype, truncated to an integer; INT64_MIN if it is NaN. */
 int64_t index_of(const struct operand *a, int64_t i);
 /* Returns element i, of any dtype, as a double. */
 double  real_of(const struct operand *a, int64_t i);
 
-/* Writes zeros to output k, where there is one and it is read. */
+/* Writes zeros to output k, if there is one and it is used. */
 int move_zeros(const struct call *c, int k);
 /* Copies input 0 to output 0; further outputs (gradients) are zeros. */
 int copy_kernel(struct call *c);
 
-/* A kernel table of one function that moves elements of any dtype; by the functions above alone. */
+/* A kernel table of one function that moves elements of any dtype. MOVE_ANYWHERE: by the functions
+** above alone. */
 #define MOVE_KERNEL(table, function) \
   static const struct kernel table[] = { { .name = "move", .run = function, .types = T_ANY }, \
                                          { 0 } };

@@ -1,27 +1,27 @@
-/* variates.h - numbers of a distribution, each a pure function of (seed, counter, node,
-** element).
+/* variates.h - numbers of a distribution, each a pure function of (seed, counter, node, element).
 **
-** The first Philox block of an element (base/philox.h) gives its first four words; a rejection
-** that needs more takes blocks of elements 2^40 further on, so no two elements ever share a
-** word. Standard variates (base/laws.h) are made by vector loops, compiled per instruction set with
-** equal bits (kernel/isa/variates.c).
+** An element's first four random words are its Philox block (base/philox.h); laws that need more
+** use blocks of elements 2^40 further on, so that no two elements share a word. Standard variates
+** (base/laws.h) are computed by vector loops, compiled per instruction set, with equal bits
+** (kernel/isa/variates.c).
 */
 #pragma once
 #include "kernel/kernel.h"
 #include "base/laws.h"
 
-/* elements element .. element + n - 1 */
+/* Computes the variates z of elements element .. element + n - 1. */
 typedef void (*variate_fn)(double *z, const struct rng_key *k, uint64_t element, int64_t n);
 
 struct variates {
-  variate_fn unit24;      /* uniform, of 24 bits, as many as a float holds */
-  variate_fn unit53;      /* uniform, of 53 bits, as many as a double holds */
+  variate_fn unit24;      /* uniform, of 24 bits, as a float has */
+  variate_fn unit53;      /* uniform, of 53 bits, as a double has */
   variate_fn normal, exponential;
+  /* Compute y = offset + scale z, at most limit. */
   void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit,
       int64_t n);
   void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit,
       int64_t n);
-};                                                    /* y = offset + scale z, at most limit */
+};
 #define TABLES(isa) extern const struct variates variates_##isa;
 EACH_ISA(TABLES)
 #undef TABLES

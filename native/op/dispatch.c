@@ -10,10 +10,10 @@
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-/* Lists of a back end, indexed by operator at the first lookup. */
+/* Lists of a back end; an index by operator is made at the first lookup. */
 enum {
-  LISTS = 64,  /* one per file of the back end */
-  ROWS  = 1024 /* entries of the index */
+  LISTS = 64,  /* most lists: one per file of the back end */
+  ROWS  = 1024 /* most entries of the index */
 };
 static const struct op_kernels *backend_lists[LISTS];
 static int nbackend_lists;
@@ -97,8 +97,8 @@ int ty_op_gpu(const char *name, int backward, const char **how)
 
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
-/* Returns the first operand dtype that the kernel does not support; TY_NODTYPE: none. Half types
-** count only if it does not support float32 either, else *half is set. */
+/* Returns the first dtype of an operand that the kernel does not support; TY_NODTYPE: there is
+** none. A half type is unsupported only if float32 is as well; else *half is set. */
 static int find_unsupported_dtype(
     const struct kernel *k, const struct operand *x, int n, bool *half)
 {
@@ -136,7 +136,8 @@ static int make_converted(
   return TY_OK;
 }
 
-/* Returns whether all float operands are bfloat16: products lose nothing if they round to that. */
+/* Returns whether all float operands are bfloat16: then rounding them to that in products loses
+** nothing. */
 static bool is_bfloat16(const struct operand *x, int n)
 {
   bool any = false;
@@ -181,19 +182,20 @@ static int changes_inputs(const struct invoke *v, bool *changes)
   return TY_OK;
 }
 
-/* Returns the sum or gradient that a kernel does not do, and takes it and what is after it
-** out of its call; NULL: there is none. */
+/* Returns the fused sum or gradient that a kernel cannot do, and removes it and what follows it
+** from the kernel's call; NULL: there is none. */
 static const struct fused_op *take_end(const struct kernel *k, struct call *c)
 {
   const struct fused_op *end = k->fuses & CAN(POST_ADD) ? NULL : find_fused(c, POST_ADD);
   if (!end && !(k->fuses & CAN(POST_DATA_GRAD))) end = find_fused(c, POST_DATA_GRAD);
   if (!end) return NULL;
   c->nin = end->operand;
-  c->epilogue = NULL;                                 /* nothing is before it */
+  c->epilogue = NULL;                                 /* nothing is fused before it */
   return end;
 }
 
-/* Returns whether a call has an activation of tanh in it that the kernel does not do. */
+/* Returns whether a call needs PRE_ACT, or the gradient of an activation other than relu, and the
+** kernel cannot do that. */
 static bool lacks_activation(const struct kernel *k, const struct call *c)
 {
   const struct fused_op *mask = find_fused(c, POST_ACT_GRAD);
@@ -243,7 +245,7 @@ const char *invoke_try_kernel(struct invoke *v, const struct kernel *k, struct a
   return NULL;
 }
 
-/* Plans the call as one on the CPU, over copies; its scratch is the host's, too. */
+/* Plans the call on the CPU, over copies, with scratch in host memory. */
 static int plan_cpu_fallback(struct invoke *v, struct arena *a)
 {
   v->cpu_fallback = true;
@@ -304,8 +306,8 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Gives the converted operands their memory (p of absent ones stays NULL), and converts those that
-** are read. */
+/* Sets the addresses of converted operands (absent ones stay NULL), and converts those that are
+** read. */
 static int convert_in(int device, const struct operand *real, struct operand *converted, int n,
     char **at, uint32_t read)
 {
@@ -331,7 +333,7 @@ static int convert_out(
   return TY_OK;
 }
 
-/* Runs the kernel over operands in its device's memory, converted if it needs that. */
+/* Runs the kernel on operands in its device's memory, converting half types if necessary. */
 static int run_converted(struct invoke *v, struct call c)
 {
   if (!v->half) return v->kernel->run(&c);
@@ -346,14 +348,14 @@ static int run_converted(struct invoke *v, struct call c)
   TRY(v->kernel->run(&c));
   if (stop_wanted()) return TY_OK;
   if (v->changes) TRY(convert_out(c.device, in, v->half_in, c.nin));
-  /* last: an output may share bytes with an input that did not change */
+  /* outputs last: one may share memory with an input that was not changed */
   return convert_out(c.device, out, v->half_out, c.nout);
 }
 
 /* -- CPU fallback: kernels of the CPU over copies, for a GPU ----------------------------------- */
 
-/* Returns the bytes of an operand's copy: those of an earlier operand with the same address (an
-** output on an input), else the staging memory at *at. */
+/* Returns where an operand's copy is: that of an earlier operand with the same address (an output
+** in place of an input), else the next staging memory, at *at. */
 static void *find_copy(const struct invoke *v, int i, const struct operand *x, char **at)
 {
   const struct call *c = &v->call;
@@ -409,10 +411,10 @@ static void add_part_relu(double *y, const double *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {
     y[i] += x[i];
-    if (y[i] <= 0) y[i] = 0;                            /* NaN stays */
+    if (y[i] <= 0) y[i] = 0;                            /* keeps NaN */
   }
 }
-/* Multiplies by the slopes of activations of which x are the outputs. */
+/* Multiply by the derivatives of activations with outputs x. */
 static void slope_part_relu(double *y, const double *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) y[i] *= x[i] > 0 ? 1 : x[i] == x[i] ? 0 : x[i];
@@ -435,7 +437,7 @@ static change_part *find_change(const struct call *c, const struct fused_op *end
                               : slope_part_sigmoid;
 }
 
-/* Changes y by x, of one dtype and shape, in parts of float64. */
+/* Applies `change` to y with x, of the same dtype and shape, piece by piece in float64. */
 static void end_on_host(const struct operand *y, const struct operand *x, change_part *change)
 {
   enum { PART_ELEMENTS = 256 };
@@ -473,7 +475,7 @@ static int run_on_cpu(struct invoke *v)
 struct running_call { const struct invoke *v; const struct call *c; };
 
 /* Returns whether a call may be stopped: it changes nothing in place, so only its results are
-** incomplete, and they are marked as failed. */
+** incomplete, and these are marked as broken. */
 static bool call_may_stop(const void *context)
 {
   const struct running_call *r = context;

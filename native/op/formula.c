@@ -1,29 +1,28 @@
-/* formula.c - kernels of operators with formulas: what imperative calls and unfused programs run.
+/* formula.c - see formula.h.
 **
-** A pointwise program is made once per operator, dtype and direction and kept for good. Numeric
-** parameters are not part of it: they are operands, one element each, that point into the
-** parameter struct, so that a rate that changes at every step needs no new pointwise program.
-** Only their signs are (a formula may ask whether $clip >= 0), and the values of enums and
-** booleans. A kernel resolves its pointwise program and strides at its first run and keeps them
-** in its state.
+** A pointwise program is built once per operator, dtype and direction, and kept for ever. Numeric
+** parameters are not part of it, but operands of one element that point into the parameter struct,
+** so that a learning rate that changes at each step needs no new program. Their signs are part of
+** it (a formula may ask whether $clip >= 0), and so are the values of enums and booleans. A kernel
+** finds its program and strides at its first run and keeps them in its state.
 */
 #include <pthread.h>
 #include "op/registry.h"
 #include "pointwise/ir.h"
 
 enum {
-  MOST_INPUTS = 6,                                    /* of an operator with formulas */
-  KEY_BYTES = 256,                                    /* of the cache, at most */
-  BUCKETS = 1024                                      /* of the cache */
+  MOST_INPUTS = 6,                                    /* most inputs of an operator with formulas */
+  KEY_BYTES = 256,                                    /* most bytes of a key of the cache */
+  BUCKETS = 1024                                      /* buckets of the cache */
 };
 
 /* -- text -------------------------------------------------------------------------------------- */
 
-enum { READ_G = 1 << 6, READ_Y = 1 << 7 };            /* bits 0 .. 5: inputs */
+enum { READ_G = 1 << 6, READ_Y = 1 << 7 };            /* bits 0 .. 5 are inputs */
 
 static bool in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
 
-/* Returns the letters of a formula that are neither in a word nor after a $. */
+/* Returns the variables of a formula as bits: letters that are neither in a word nor after a $. */
 static int find_letters(const char *formula)
 {
   int mask = 0;
@@ -37,7 +36,7 @@ static int find_letters(const char *formula)
   return mask;
 }
 
-/* Returns the list of what a set of letters reads; made once. */
+/* Returns the reads for a set of variables; each list is made once. */
 static const struct reads *reads_of_letters(int mask)
 {
   enum { SETS = 1 << (MOST_INPUTS + 2) };
@@ -71,7 +70,7 @@ char formula_letter(char kind, int k)
   return kind == READ_HEAD ? 'g' : kind == READ_OUT ? 'y' : (char)('a' + k);
 }
 
-/* Returns what the letters of all gradients of an operator read; NULL: it has none. */
+/* Returns the reads for the variables of all gradients of an operator; NULL: it has none. */
 static const struct reads *find_all_letters(const struct op *op)
 {
   int mask = 0;
@@ -82,8 +81,8 @@ static const struct reads *find_all_letters(const struct op *op)
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
-/* Reads $name. A number is an operand of its own where env->numbers says so; enums and booleans
-** never are. */
+/* Looks up $name (pw_env.parameter). A number is an operand if env->numbers is above 0; enums and
+** booleans never are. */
 static bool read_parameter(
     const struct pw_env *env, const char *name, size_t n, double *value, int *operand)
 {
@@ -110,7 +109,7 @@ struct pw_env formula_env(const struct op *op, const void *param, int numbers)
 
 /* -- making a pointwise program ---------------------------------------------------------------- */
 
-/* What a pointwise program is made from. */
+/* What determines a pointwise program. */
 struct plan {
   const struct op *op;
   const void *param;
@@ -121,8 +120,8 @@ struct plan {
   const struct reads *reads;                          /* backward */
 };
 
-/* Fills in the program of an operator. Operands: its inputs, its output, the inputs that it
-** changes, numbers. */
+/* Builds an operator's program. Operands: its inputs, its output, the inputs that it changes,
+** numbers. */
 static int build_forward(const struct plan *p, struct pw_program *t)
 {
   const struct port_text *port = p->ports->port;
@@ -137,7 +136,7 @@ static int build_forward(const struct plan *p, struct pw_program *t)
   return TY_OK;
 }
 
-/* Fills in the program of an operator's gradients. Operands: what they read, the gradients,
+/* Builds the program of an operator's gradients. Operands: what they read, the gradients,
 ** numbers. */
 static int build_backward(const struct plan *p, struct pw_program *t)
 {
@@ -171,7 +170,6 @@ static int build_program(const struct plan *p, struct pw_program **out)
   return code;
 }
 
-/* Builds a pointwise program with numbers as operands, and the dtypes of all operands in order. */
 int formula_build(const struct op *op, const void *param, int dtype, bool backward,
     struct pw_program **out, int dtypes[PW_ARGS], int *n)
 {
@@ -192,7 +190,7 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
 
 /* -- the cache --------------------------------------------------------------------------------- */
 
-/* What an entry has of an operator, dtype and parameters. */
+/* What a cache entry holds for an operator, dtype and parameters. */
 enum cached_part { CACHED_FORWARD, CACHED_BACKWARD, CACHED_LETTERS };
 
 struct cached {
@@ -211,7 +209,7 @@ static struct {
 
 static uint8_t number_sign(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
 
-/* Writes the key of a program. Returns its length; 0: the parameters are too long for one. */
+/* Writes the cache key of a program. Returns its length; 0: the parameters do not fit. */
 static size_t make_key(const struct plan *p, enum cached_part what, uint8_t key[KEY_BYTES])
 {
   uint8_t *k = key;
@@ -244,7 +242,7 @@ static struct cached **find_cached(const struct op *op, const uint8_t *key, size
 
 static int find_live_letters(const struct plan *p, const struct reads **reads);
 
-/* Returns an entry with what was asked for, making it if need be. Call under the lock. */
+/* Finds an entry, or makes it. Call under the lock. */
 static int add_cached(
     const struct plan *p, enum cached_part what, const uint8_t *key, size_t n, struct cached **out)
 {
@@ -278,9 +276,9 @@ static int get_cached(const struct plan *p, enum cached_part what, struct cached
   return code;
 }
 
-/* -- letters that remain when enums and booleans are known ------------------------------------- */
+/* -- what gradients read once enums and booleans are known ------------------------------------- */
 
-/* Finds what the gradients of a plan read that its enums and booleans choose. */
+/* Finds what the gradients of a plan read, given the values of its enums and booleans. */
 static int find_live_letters(const struct plan *p, const struct reads **reads)
 {
   struct plan full = *p;
@@ -320,26 +318,27 @@ int op_reads(const struct op *op, const void *param, const struct reads **out)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* An output that is summed after the pointwise program. */
+/* An output that is summed over axes after the pointwise program. */
 struct sum_out {
   int output;
-  int64_t at;                                         /* in scratch; below 0: of input -1 - at */
+  /* offset in scratch; below 0: it is input -1 - at */
+  int64_t at;
 };
 
-/* A kernel's state: what its first run has found out. */
+/* A kernel's state, filled in at its first run. */
 struct formula_state {
   bool done;
-  bool sweeps;                                        /* formula->sweep takes such operands */
-  const struct pw_program *pw;                        /* NULL: there is nothing to compute */
+  bool sweeps;                                        /* formula->sweep can be used */
+  const struct pw_program *pw;                        /* NULL: nothing is computed */
   struct pw_loop loop;
-  int n;                                              /* operands that are no numbers */
+  int n;                                              /* operands that are not numbers */
   int number[PW_ARGS];                                /* offsets of numbers in the parameters */
   int nnumber;
-  uint32_t mutated;                                   /* inputs that are stored to */
+  uint32_t mutated;                                   /* bits: inputs that are written */
   ty_desc space;
   struct sum_out sum[MOST_INPUTS];
   int nsum;
-  struct pw_end end;                                  /* the sum at its end; operand -1: none */
+  struct pw_end end;                                  /* the sum that ends it; operand -1: none */
   int64_t end_at;                                     /* offset of its scratch */
   const struct live_number *live;                     /* numbers in the device's memory */
   int nlive;
@@ -353,8 +352,7 @@ static const struct live_number *find_live_number(const struct formula_state *r,
   return NULL;
 }
 
-/* Lists the numbers among the parameters, with the descriptors of these operands after the n
-** others. */
+/* Lists the numeric parameters, and appends the descriptors of these operands to the n others. */
 static int add_numbers(const struct op *op, ty_desc *d, int n, struct formula_state *r)
 {
   for (const struct param *q = op->param; q && q->name; q++) {
@@ -369,7 +367,7 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct formula_st
   return TY_OK;
 }
 
-/* Sets the operands that are numbers. */
+/* Sets the addresses of the operands that are numbers. */
 static void put_numbers(const struct formula_state *r, const void *param, void **operand)
 {
   for (int i = 0; i < r->nnumber; i++) {
@@ -379,7 +377,7 @@ static void put_numbers(const struct formula_state *r, const void *param, void *
   }
 }
 
-/* Returns the operands that are numbers in the host's memory, as bits. */
+/* Returns as bits which operands are numbers in host memory. */
 static uint32_t find_number_operands(const struct formula_state *r)
 {
   uint32_t mask = 0;
@@ -397,7 +395,7 @@ static int compute_dtype(const struct operand *in, int nin, const struct operand
   return pw_dtype(d, n);
 }
 
-/* Returns whether all operands have one shape and one float type. */
+/* Returns whether all operands have the same shape and float dtype. */
 static bool can_sweep(
     const struct op *op, const struct operand *in, int nin, const struct operand *out)
 {
@@ -407,7 +405,7 @@ static bool can_sweep(
   return true;
 }
 
-/* Finds out what forward needs to run. */
+/* Fills in the state for a forward kernel. */
 static int prepare_forward(const struct op *op, const void *param, const struct operand *in,
     int nin, const struct operand *out, struct formula_state *r)
 {
@@ -487,7 +485,7 @@ static ty_desc find_space(const struct call *c)
   return s;
 }
 
-/* Returns whether gradient k has fewer elements than the space that the formula runs over. */
+/* Returns whether gradient k is smaller than the space over which the formula runs. */
 static bool is_summed(const struct call *c, const ty_desc *space, int k)
 {
   return c->out[k].p && c->op->formula->grad[k] && desc_count(&c->out[k].d) != desc_count(space);
@@ -501,8 +499,8 @@ static size_t count_summed_bytes(const ty_desc *space, int dtype)
   return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN);
 }
 
-/* Returns the output whose sum ends the program, if the device can do that; -1: none. Others are
-** summed after it. */
+/* Returns the output whose sum can end the program, if the device supports that; -1: none. Other
+** outputs are summed after it. */
 static int find_end_output(const struct call *c, const ty_desc *space)
 {
   int last = -1;
@@ -511,7 +509,8 @@ static int find_end_output(const struct call *c, const ty_desc *space)
   return pw_can_end(c->device) && desc_count(space) > 0 ? last : -1;
 }
 
-/* Returns the sum of output k over the axes of the space that it lacks or has as 1. */
+/* Returns the sum of output k over the axes of the space along which it has size 1 or which it
+** lacks. */
 static struct pw_end find_end(const struct call *c, const ty_desc *space, int k)
 {
   const ty_desc *d = &c->out[k].d;
@@ -534,7 +533,7 @@ static size_t measure_scratch(const struct call *c)
   return bytes + pw_end_scratch(c->device, &end);
 }
 
-/* Returns which of the reads is the head gradient. */
+/* Returns the index of the head gradient among the reads. */
 static int find_head_operand(const struct reads *reads)
 {
   int n = 0;
@@ -542,7 +541,7 @@ static int find_head_operand(const struct reads *reads)
   return n;
 }
 
-/* Finds out what backward needs to run. */
+/* Fills in the state for a backward kernel. */
 static int prepare_backward(struct call *c, struct formula_state *r)
 {
   ty_desc d[PW_ARGS];
@@ -563,7 +562,7 @@ static int prepare_backward(struct call *c, struct formula_state *r)
   for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
   for (int k = 0; k < c->nout; k++) {
     d[c->nin + k] = c->out[k].d;
-    if (!c->out[k].p || !c->op->formula->grad[k]) { /* no part of the pointwise program */
+    if (!c->out[k].p || !c->op->formula->grad[k]) { /* the program does not compute it */
       d[c->nin + k] = (ty_desc){ .dtype = p.dtype, .ndim = 1, .dim = { 1 } };
       continue;
     }

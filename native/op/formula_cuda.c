@@ -1,7 +1,7 @@
-/* formula_cuda.c - the formulas of an operator as CUDA source, for inspection. */
+/* formula_cuda.c - prints the formulas of an operator as CUDA source, for inspection. */
 #include "op/registry.h"
 
-/* Returns some value for a parameter without a default, since these sources are not run. */
+/* Returns any valid value of a parameter without a default: the source is only printed. */
 static const char *example_value(const struct param *q, char *buffer, size_t size)
 {
   if (q->type != P_ENUM) return q->type == P_DTYPE ? "float32" : "1";

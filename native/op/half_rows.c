@@ -1,10 +1,10 @@
 /* half_rows.c - see half_rows.h.
 **
-** A block is a call of its own: the operands that are cut have 1 in the leading axes but the last
-** one, which has the block's rows, so that axes keep their numbers. Inputs that all rows read are
-** converted once. Scratch: those inputs, then for each thread the kernel's and the block's. Blocks
-** of a kernel with a state, which is one for all of them, run one after the other, each on all
-** threads: they are large.
+** Each block is a call of the kernel. Operands that are cut have size 1 along the leading axes
+** except the last of these, which has the block's rows, so that axes keep their numbers. Inputs
+** that all rows read are converted once. Scratch: those inputs, then per thread the kernel's
+** scratch and the converted block. A kernel with a state, which its blocks share, runs them one
+** after the other, each on all threads; these blocks are large.
 */
 #include <stdatomic.h>
 #include "base/cast.h"
@@ -13,17 +13,18 @@
 #include "op/half_rows.h"
 
 enum {
-  MOST = 8,                                           /* operands on either side */
-  /* of a block as float32: in the first cache; larger ones wait for memory longer */
+  MOST = 8,                                           /* most inputs, and most outputs */
+  /* bytes of a block as float32, which fits the first-level cache */
   BLOCK_BYTES = 12 << 10,
-  FEW_ROWS = 8,                                       /* that are no work for several threads */
-  CHUNK = 8,                                          /* blocks: 5 to 10 us */
-  /* elements of an operand that are not work for several threads */
+  FEW_ROWS = 8,                                       /* rows too few for several threads */
+  CHUNK = 8,                                          /* blocks of a chunk: 5 to 10 us */
+  /* elements of an operand, too few for several threads */
   PART_OF_A_THREAD = 1 << 15,
-  /* of a large block as float32: in the last cache; more costs memory */
+  /* bytes of a large block as float32, which fits the last-level cache */
   LARGE_BLOCK_BYTES = 8 << 20,
-  ROWS_PER_THREAD = 2,                                /* of a large block, at least */
-  /* bytes of a large block for one that all rows read, and that a kernel may pack for each block */
+  ROWS_PER_THREAD = 2,                                /* least rows per thread of a large block */
+  /* a large block has at least this many times the bytes that all rows read: a kernel may pack
+  ** these for each block */
   WHOLE_SHARE = 4,
 };
 
@@ -41,7 +42,7 @@ static bool is_whole(const struct kernel *k, const struct operand *x, int i)
   return k->whole >> i & 1 || x->d.dtype == TY_NODTYPE || !x->d.ndim;
 }
 
-/* Makes d the shape of a block of `rows` rows. */
+/* Sets d to the shape of a block of `rows` rows. */
 static void cut_rows(ty_desc *d, int lead, int64_t rows)
 {
   for (int a = 0; a < lead; a++) d->dim[a] = 1;
@@ -62,7 +63,7 @@ static bool can_cut(const struct kernel *k, const struct call *c, int lead)
   return true;
 }
 
-/* Returns the call of `rows` rows from `first` on, with the bytes of the real operands. */
+/* Returns the call for rows first .. first + rows - 1 of the real operands. */
 static struct call make_block_call(const struct kernel *k, const struct call *c,
     const struct operand *in, const struct operand *out, int lead, int64_t first, int64_t rows,
     struct block_call *b)
@@ -88,8 +89,9 @@ static size_t converted_bytes(const struct operand *real, const struct operand *
   return real->d.dtype == as_f32->d.dtype ? 0 : align_up(desc_bytes(&as_f32->d), ALIGN);
 }
 
-/* Returns how many of the rows, of `each` bytes as float32, a block has. whole: bytes of what all
-** rows read. What a kernel keeps in its state may depend on shapes: its blocks are alike. */
+/* Returns the number of rows of a block. each: bytes of a row as float32; whole: bytes that all
+** rows read. All blocks of a kernel with a state have the same size, since the state may depend on
+** shapes. */
 static int64_t block_rows(const struct kernel *k, int64_t rows, int64_t each, size_t whole)
 {
   if (!k->state) return MAX(1, BLOCK_BYTES / MAX(1, each));
@@ -133,22 +135,25 @@ bool half_rows_plan(struct invoke *v, const struct kernel *k, const struct call 
 struct rows_pass {
   const struct invoke *v;
   const struct call *c;                               /* in, out: the real operands */
-  const struct operand *in;                           /* those that are whole converted */
+  /* inputs, those that all rows read converted */
+  const struct operand *in;
   char *threads;
   int64_t rows;
   atomic_int code;
 };
 
-/* A block of one thread: its call, over operands of the kernel's types, of which the converted ones
-** stay where they are from block to block. */
+/* The block of a thread: its call, with operands of the kernel's dtypes. Converted ones keep their
+** address from block to block. */
 struct running_block {
   struct block_call real, as_f32;
-  int64_t step[2 * MOST];                             /* bytes from block to block, 0: none */
+  /* bytes from a block to the next; 0: converted */
+  int64_t step[2 * MOST];
   struct call part;
   int64_t rows;
 };
 
-/* Gives each operand of another type than the kernel's its bytes at `at`. Returns their end. */
+/* Assigns memory from `at` on to operands whose dtype differs from the kernel's. Returns its
+** end. */
 static char *assign_converted(const struct operand *real, struct operand *as_f32,
     const struct operand *types, int n, char *at)
 {
@@ -197,7 +202,7 @@ static void move_block(struct running_block *b)
   }
 }
 
-/* Converts part of an operand: on all threads, unless this is one of them. */
+/* Converts part of an operand, in parallel unless the caller is in a parallel region. */
 static void convert_part(void *to, int to_type, const void *from, int from_type, int64_t n)
 {
   if (n <= PART_OF_A_THREAD)

@@ -1,8 +1,7 @@
-/* infer.c - shapes and dtypes of one operator: what its shape() and type() merge, and what they say
-** when things do not agree. */
+/* infer.c - see infer.h: merging shapes and dtypes of one operator, and the errors on conflicts. */
 #include "op/registry.h"
 
-/* Returns the name of input or output k of an operator, from its text of ports. */
+/* Writes the name of the input or output that is `slot`. */
 static void slot_name(struct infer *s, const ty_desc *slot, char *buffer, size_t size)
 {
   struct arena a = { 0 };
@@ -40,7 +39,8 @@ static bool desc_broadcast(const ty_desc *a, const ty_desc *b)
   return desc_known(a) && desc_known(b) && !desc_same_shape(a, b);
 }
 
-/* Writes what to do where an operator of two equal shapes is given shapes that broadcast. */
+/* If an operator that needs equal shapes gets shapes that broadcast, writes which operator to use
+** instead. */
 static void broadcast_hint(const struct infer *s, char *hint, size_t size)
 {
   char name[64];
@@ -187,7 +187,7 @@ int type_all(struct infer *s)
 int shape_all(struct infer *s)
 {
   ty_desc known = { 0 };
-  /* the second round hands back what the first one learned */
+  /* the second round passes back what the first one found */
   for (int round = 0; round < 2; round++)
     for (int i = 0; i < s->nin + s->nout; i++) {
       ty_desc *slot = i < s->nin ? &s->in[i] : &s->out[i - s->nin];
@@ -254,7 +254,7 @@ int infer_explain(int code, int what, const char *op, const char *node, const st
 
 /* -- for front ends ---------------------------------------------------------------------------- */
 
-/* Copies what an operator's shape() and type() say of `d`, nin inputs and then nout outputs. */
+/* Infers shapes and dtypes of one call into d: nin inputs, then nout outputs. */
 static int infer_alone(const struct op *op, const void *param, ty_desc *d, int nin, int nout)
 {
   struct infer f = { op, param, nin, nout, d, d + nin };

@@ -1,23 +1,23 @@
-/* op.h - what an operator is. An operator file includes this and what it needs of the rooms below
-** (base, kernel, pointwise; image for pictures), never graph/graph.h.
+/* op.h - the definition of an operator. An operator file includes this and what it needs of base/,
+** kernel/, pointwise/ and image/, never graph/graph.h.
 **
-** native/operators/TOPIC/NAME.c ends in `const struct op op_NAME[] = { {...}, {...}, { 0 } };`. The
-** folder is the registry: the Makefile lists the files, nothing else is edited. An operator has
-** at most one gradient operator, "_backward_X", which is described in the same struct: `grad`
-** says what it reads, its output k is the gradient of input k, and `back_cpu` are its kernels.
-** Element-wise operators have formulas instead of kernels (op/formula.h).
+** native/operators/TOPIC/NAME.c ends with `const struct op op_NAME[] = { {...}, {...}, { 0 } };`.
+** The Makefile finds the files, so no list has to be edited. An operator has at most one gradient
+** operator, "_backward_X", described in the same struct: `grad` says what it reads, its output k is
+** the gradient of input k, and `back_cpu` are its kernels. Element-wise operators have formulas
+** instead of kernels (op/formula.h).
 **
-** Text of ports:  in  "data weight bias"     out  "output [mean] {mask}"
+** Text of ports: in "data weight bias" out "output [mean] {mask}"
 **   name!         an input that is changed in place: an auxiliary state when used in a symbol
 **   name~         an argument that forward overwrites where the node's gradient runs
 **   name*param    as many as integer parameter `param` says, called name0 name1 ...
 **   [name]        a hidden output: counted and monitored, but not seen by composition and
 **                 list_outputs
 **   {name}        a private output: only the executor knows it (what backward alone needs)
-** Text of grad:  "g0 i1 o2 i3!": head gradient of output 0, input 1, output 2, input 3 which
+** Text of grad: "g0 i1 o2 i3!": head gradient of output 0, input 1, output 2, input 3 which
 **   backward changes in place; "g*" / "i*" / "o*": all of them. "": reads nothing. NULL: no
 **   gradient exists (an error when one is asked for).
-** Nothing else takes these texts apart: op/signature.h has them as lists.
+** Only op/signature.c parses these texts; other code uses its lists.
 */
 #pragma once
 #include "kernel/kernel.h"
@@ -26,13 +26,13 @@
 #include "op/infer.h"
 #include "op/param.h"
 
-/* -- the operator --------------------------------------------------------------------------- */
+/* -- the operator ------------------------------------------------------------------------------ */
 
 enum {
-  OP_RANDOM = 1,    /* two equal nodes differ: never merged */
+  OP_RANDOM = 1,    /* random: equal nodes have different results and are not merged */
   OP_VIEW = 2,      /* input 0's bytes under another shape */
   OP_BROADCAST = 4, /* a formula whose inputs broadcast */
-  OP_ZERO_GRAD = 8, /* of all inputs; grad must be NULL */
+  OP_ZERO_GRAD = 8, /* the gradient of all inputs is 0; grad must be NULL */
   OP_CALLBACK = 16, /* runs in the front end (TY_EV_HOST) */
   OP_LOSS = 32,     /* ignores head gradients */
   /* the gradient of every input is head gradient 0 itself: no kernel, no node */
@@ -65,11 +65,11 @@ enum {
   OP_ROUNDS_WEIGHT = 1048576,
 };
 
-/* what passes expand: operators whose inputs are bodies too (pass/control_flow.c) */
+/* Operators with bodies (subgraphs), which pass/control_flow.c expands. */
 enum op_control { CONTROL_NONE, CONTROL_FOREACH, CONTROL_WHILE, CONTROL_COND };
 
-/* What an operator does where users write attention (pass/attention.c); sums and views have
-** flags. */
+/* What an operator computes in a user's own graph of attention (pass/attention.c). Sums and views
+** are told by flags. */
 enum attention_role {
   ATTENTION_NONE,
   ATTENTION_PRODUCT,                                  /* of matrices; ta, tb: transposed */
@@ -78,7 +78,8 @@ enum attention_role {
   ATTENTION_DROPOUT,                                  /* in training, `number` of the elements */
   ATTENTION_CHOICE,                                   /* input 1 where input 0 is not 0, else 2 */
   ATTENTION_CONSTANT,                                 /* `number` everywhere */
-  /* interleaved projections of so many heads (operators/nn/attention.c); self: of one input */
+  /* products of interleaved projections of `heads` heads (operators/nn/attention.c); self: keys and
+  ** values are in one input with the queries */
   ATTENTION_SCORES,
   ATTENTION_VALUES,
 };
@@ -92,64 +93,67 @@ struct attention_part {
 struct op {
   const char *name;
   const char *alias;                                  /* "a b c" */
-  /* one sentence, shapes, gradient: our own words */
+  /* documentation: what it computes, shapes, gradient */
   const char *doc;
   const char *in, *out;
   const struct param *param;                          /* ends with { 0 } */
   size_t      param_size;
-  /* ports that depend on parameters; NULL: in / out. They give NULL where memory is short */
+  /* return ports that depend on parameters, or NULL if out of memory; NULL: `in` and `out` hold */
   const char *(*in_of)(const void *param);
   const char *(*out_of)(const void *param);
-  int       (*check)(void *param);                    /* after parsing: rules between parameters */
-  int       (*shape)(struct infer *s);                /* NULL: all alike */
-  int       (*type)(struct infer *s);                 /* NULL: all alike */
-  /* of an operator with an input of indices, labels or lengths: these are below the result, 0 while
-  ** that is not known. *input, which is 1, may be set. A half type that does not hold them is
-  ** refused. */
+  int       (*check)(void *param);                    /* checks rules between parsed parameters */
+  int       (*shape)(struct infer *s);                /* NULL: all have one shape */
+  int       (*type)(struct infer *s);                 /* NULL: all have one dtype */
+  /* for an operator with an input of indices, labels or lengths: returns the bound below which
+  ** these are, 0 while it is unknown. *input, the number of that input, is 1 unless it is set here.
+  ** A half type that cannot represent them is refused. */
   int64_t   (*indices)(const struct infer *s, int *input);
-  /* asked by the search for bad numbers, where training runs the operator: fails where an input
-  ** makes no sense (operands are on the host) */
+  /* used by the search for bad numbers in training: fails if an input is invalid (operands are in
+  ** host memory) */
   int       (*examine)(const struct call *c);
-  /* of OP_RANDOM: does a run take random numbers? NULL: always */
+  /* for OP_RANDOM: returns whether a run uses random numbers; NULL: always */
   bool      (*draws)(const void *param, bool is_train);
-  /* where contents decide shapes: sets c->out[i].d; imperative calls only */
+  /* for shapes that depend on contents: sets c->out[i].d; imperative calls only */
   int       (*measure)(struct call *c);
   const char *grad;
   const char *(*grad_of)(const void *param);          /* NULL: grad */
-  /* what monitors say that backward reads, where the reference differs from grad */
+  /* what monitors show as read by backward, if the reference differs from grad */
   const char *shown;
   /* name of the gradient operator; NULL: "_backward_" + name */
   const char *back;
-  /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes); "*=3": output k that
-  ** of input 3 k */
+  /* "0=0 0=1": output 0 may use the memory of input 0 or 1, which has equal bytes; "*=3": output k
+  ** that of input 3 k */
   const char *inplace;
-  const char *back_inplace;                           /* the same of the gradient operator */
+  const char *back_inplace;                           /* the same for the gradient operator */
   const struct kernel *cpu;                           /* ends with { 0 } */
   const struct kernel *back_cpu;                      /* ends with { 0 } */
   const struct formula *formula;
-  /* ACT_* that its formula is, or is under these parameters */
+  /* ACT_* that the operator computes; activation_of: with these parameters */
   int         activation;
   int       (*activation_of)(const void *param);
-  /* of a loss: its gradient can be made for any part of its output, from that part and the label
-  ** alone (operators/loss/softmax_loss.h); NULL: never */
+  /* for a loss: returns whether the gradient of any part of its output can be computed from that
+  ** part and the label alone (operators/loss/softmax_loss.h); NULL: never */
   bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
-  /* of an operator that picks one element of each row of input 0, by the index that is input 1,
-  ** moved to the nearest end where it is out of range; NULL: never */
+  /* returns whether it picks one element of each row of input 0 by the index in input 1, which is
+  ** clipped to the row; NULL: never */
   bool      (*picks)(const void *param, int ndim);
-  /* of log_softmax: whether rows are on the last axis, so that kernels of its gradient can do
-  ** PRE_PICK_GRAD, and kernels after that do both with PRE_LOG_GRAD; NULL: never */
+  /* for log_softmax: returns whether its axis is the last one, so that its gradient can be fused
+  ** with that of a pick (PRE_PICK_GRAD), and both with a kernel after them (PRE_LOG_GRAD); NULL:
+  ** never */
   bool      (*picked_from)(const void *param, int ndim);
-  /* of a reduction of input 0 over axes: what output 0 is; NULL: it is none */
+  /* for a reduction of input 0 over axes: returns which one output 0 is; NULL: it is no
+  ** reduction */
   struct axis_reduction (*reduction)(const void *param, int ndim);
-  /* of an operator with bodies: the input that variable k of a body represents, -1: none */
+  /* for an operator with bodies: returns the input that variable k of a body stands for; -1:
+  ** none */
   int64_t   (*body_input)(const void *param, int body, int64_t k);
   enum op_control control;
-  /* its part in attention, of data with ndim axes; NULL: none */
+  /* returns its part in attention, for data of ndim axes; NULL: none */
   struct attention_part (*attention)(const void *param, int ndim);
-  /* outputs that the reference has after ours: its symbol files count them */
+  /* returns how many more outputs the reference has, which its symbol files count; NULL: none */
   int       (*further_outputs)(const void *param);
-  /* of a layer on 8-bit integers: name of the layer that it runs on them in double
-  ** (operators/quantized/arithmetic.c); NULL: it is none */
+  /* for a layer on 8-bit integers: name of the operator that computes it in float64
+  ** (operators/quantized/arithmetic.c); else NULL */
   const char *layer;
   uint32_t    flags;
 };
@@ -168,17 +172,18 @@ static inline bool op_draws(const struct op *op, const void *param, bool is_trai
 /* registry (registry.c) */
 /* Registers a table of operators, which ends with { 0 }. */
 void op_register(const struct op *const *list, int n);
-const struct op *op_find(const char *name);           /* aliases too; NULL */
+const struct op *op_find(const char *name);           /* by name or alias; NULL: none */
 const struct op *op_at(int i);
 int   op_count(void);
 /* Fails with TY_ENAME and the nearest names. */
 int   op_unknown(const char *name);
-/* Parses attributes into param_size bytes; texts are borrowed from attr. An operator without
-** parameters takes attributes of all names, as annotations. */
+/* Parses attributes into the parameter struct; its texts are borrowed from attr. An operator
+** without parameters accepts attributes of any name, as annotations. */
 int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);
-/* The ports under given parameters: names are written into the arena. n inputs of a variadic
-** operator, -1: as parameters say. */
+/* An input or output. */
 struct port { const char *name; bool mutated, overwritten, hidden, secret; };
-/* nreal: without private ones */
+/* nvisible: outputs that composition sees; nreal: outputs without private ones */
 struct ports { const struct port *in, *out; int nin, nout, nvisible, nreal; };
+/* Finds the ports for these parameters; they are in the arena or live as long as the process. n:
+** number of inputs of a variadic operator, -1: as the parameters say. */
 int   op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out);

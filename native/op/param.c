@@ -1,7 +1,7 @@
-/* param.c - parameters of operators: from the texts of attributes to the fields of a struct.
+/* param.c - parses the texts of attributes into the parameter structs of operators.
 **
-** A field's type, default, range and choices are in the operator's table (op/param.h). Numbers
-** and lists are read as the reference's Python prints them: "2L", "1e3", "(2, None)", "[1]".
+** A field's type, default, range and choices are in the operator's table (op/param.h). Numbers and
+** lists are read as the reference's Python prints them: "2L", "1e3", "(2, None)", "[1]".
 */
 #include <ctype.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ static bool read_int(const char **s, int64_t *out)
   if (d >= -9.2e18 && d <= 9.2e18 && (double)v != d) v = (int64_t)d;
   if (d != floor(d) || !(d >= -9.3e18 && d <= 9.3e18)) return false;
   *s = *end == 'L' ? end + 1 : end;
-  *out = MAX(v, NONE + 1); /* no number is None */
+  *out = MAX(v, NONE + 1); /* keeps a number from being NONE */
   return true;
 }
 
@@ -113,7 +113,7 @@ static void set_none(const struct param *p, void *field)
   }
 }
 
-/* Returns how many numbers a list may have; 0: the parameter is not a list. */
+/* Returns the capacity of a list parameter; 0: it is no list. */
 static int max_entries(const struct param *p)
 {
   return p->type == P_FLOATS || p->type == P_INTS ? 128 : p->type == P_SHAPE ? 16 : 0;
@@ -128,7 +128,7 @@ static bool read_list_field(const struct param *p, const char *s, void *field)
       : p->type == P_INTS     ? read_list(s, most, entry, ((struct ints *)field)->d)
                               : read_list(s, most, entry, ((struct dims *)field)->d);
   if (n < 0) return false;
-  *(int64_t *)field = n; /* all three begin with n */
+  *(int64_t *)field = n; /* all list types begin with n */
   return true;
 }
 
@@ -215,7 +215,7 @@ static const char *too_long(const struct param *p, const char *s, char *want, si
   return got;
 }
 
-/* Writes what to do instead of a word, as `elsewhere` says. */
+/* Writes the advice of `elsewhere` about a word. */
 static void find_elsewhere(const struct param *p, const char *word, char *hint, size_t size)
 {
   size_t n = strlen(word);
@@ -313,7 +313,7 @@ static int missing_param(const struct op *op, const struct param *p)
   return code;
 }
 
-/* Lets an operator check its record. The operator's name is put in front of the error, so that
+/* Calls the operator's check of its parameters. Puts its name in front of the error, so that
 ** operators may share a check. */
 static int check_record(const struct op *op, void *param)
 {

@@ -3,16 +3,17 @@
 #include <math.h>
 #include "base/base.h"
 
-/* P_SHAPE: n = -1 is None; an entry may be NONE */
+/* P_SHAPE; an entry may be NONE */
 struct dims  { int64_t n; int64_t d[16]; };
 struct ints  { int64_t n; int64_t d[128]; };          /* P_INTS: long lists */
 struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
 #define NONE INT64_MIN                                /* None, in P_INT and entries of lists */
-#define INPUTS_RANGE "[1,1000000]"                    /* of counts of inputs, all of them given */
-#define PORTS_RANGE "[1,65536]"                       /* of counts that make ports by themselves */
-#define SIZES_RANGE "[-2147483648,2147483647]"        /* of sizes that are multiplied with others */
+/* number of inputs, all of which are passed */
+#define INPUTS_RANGE "[1,1000000]"
+#define PORTS_RANGE "[1,65536]"                       /* number of ports that a count alone makes */
+#define SIZES_RANGE "[-2147483648,2147483647]"        /* sizes that are multiplied with others */
 
-/* Types of parameters, with the fields that hold them and their None (if `none` allows it). */
+/* Types of parameters: type of the field, and its value for None (if `none` allows that). */
 enum {
   P_END,
   P_INT,   /* int64_t; NONE */
@@ -25,22 +26,22 @@ enum {
   P_INTS,  /* struct ints; n = -1 */
   P_FLOATS /* struct reals; n = -1 */
 };
-/* Where a parameter takes None: in its place, or as an entry of its list. */
+/* Bits that allow None: as the whole parameter, or as an entry of its list. */
 enum { NONE_WHOLE = 1, NONE_ENTRY };
 struct param {
   const char *name;
   int         type;
   size_t      at;                                     /* offsetof */
-  /* default, as attribute text; NULL: required */
+  /* default, as text of an attribute; NULL: the parameter is required */
   const char *init;
   const char *doc;
   const char *choice;                                 /* P_ENUM: "relu|sigmoid|tanh" */
-  /* "[1,]", "[0,1]": checked, of P_SHAPE each entry; NULL: any */
+  /* "[1,]", "[0,1]": allowed numbers, for P_SHAPE of each entry; NULL: any */
   const char *range;
   int         none;                                   /* NONE_*; 0: None is refused */
-  /* P_ENUM: what to do instead of words that others have: "gelu selu: do this; swish: do that" */
+  /* P_ENUM: advice about words that other libraries accept: "gelu selu: do this; swish: do that" */
   const char *elsewhere;
 };
-/* Fails with TY_EVALUE at a parameter, of whose value `format` is the text. */
+/* Fails with TY_EVALUE at a parameter. format: prints the value that came. */
 int param_fail(const char *name, const char *expected, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

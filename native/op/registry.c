@@ -1,8 +1,8 @@
-/* registry.c - the registry of operators: lookup by name, listing for front ends.
+/* registry.c - the registry of operators: lookup by name, and listing for front ends.
 **
-** The tables of operators/ are handed in before main (operators/all.c). Operators added at run
-** time (ty_op_pointwise, in user_formula.c) go through op_add. Lookups are by a hash table that is
-** built on first use.
+** operators/all.c registers the tables of operators/ before main. Operators made at run time
+** (ty_op_pointwise, in user_formula.c) are added by op_add. Lookups use a hash table that is built
+** on first use.
 */
 #include <pthread.h>
 #include "op/registry.h"
@@ -17,9 +17,10 @@ void op_register(const struct op *const *list, int n)
   ntables = n;
 }
 
-/* -- lookup ---------------------------------------------------------------------------------- */
+/* -- lookup ------------------------------------------------------------------------------------ */
 
-enum { SLOTS = 4096, MOST = SLOTS / 2 };               /* names; operators */
+/* entries of the hash table; most operators */
+enum { SLOTS = 4096, MOST = SLOTS / 2 };
 struct named_op { const char *name; const struct op *op; };
 static struct {
   pthread_once_t once;
@@ -27,7 +28,7 @@ static struct {
   struct named_op entry[SLOTS];
   const struct op *list[MOST];
   int n, named, builtin;
-  bool lost;                                            /* an alias, for lack of memory */
+  bool lost;                                            /* an alias is missing: out of memory */
   struct arena names;
 } all = { .once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -63,7 +64,8 @@ static int add_op(const struct op *op)
   NEED(all.n < MOST && all.named < 3 * SLOTS / 4, TY_EMEMORY,
       "operator %s: there are %d operators of %d names, and no room for more", op->name, all.n,
       all.named);
-  op_parse_texts(op); /* what fails here fails again, and is reported, where it is needed */
+  /* a failure is ignored: parsing is repeated, and fails, where the text is needed */
+  op_parse_texts(op);
   all.list[all.n++] = op;
   put_name(op->name, op);
   return TY_OK;
@@ -75,7 +77,7 @@ static void fill_registry(void)
     for (const struct op *op = tables[i]; op->name; op++)
       if (add_op(op)) all.lost = true;
   for (int i = 0; i < all.n; i++)
-    put_aliases(all.list[i]); /* after all names: a name wins over an alias */
+    put_aliases(all.list[i]); /* after all names: names win over aliases */
   all.builtin = all.n;
 }
 
@@ -188,7 +190,7 @@ int ty_op_alias(int i, const char **out)
   return TY_OK;
 }
 
-/* Prints the formulas of a row, as "a: g * b; b: g * a"; inputs without one get zeros. */
+/* Prints the formulas of gradients: "a: g * b; b: g * a"; 0 for inputs without one. */
 static void print_formulas(struct text *t, const struct formula *row)
 {
   for (int k = 0; k < 6; k++)

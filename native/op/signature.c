@@ -1,7 +1,7 @@
-/* signature.c - the texts of an operator as lists, and the ports that they give a node.
+/* signature.c - see signature.h; and the ports of a node.
 **
-** Lists are found by a hash of their text. Readers take no lock: an entry is complete before it
-** is hung into its chain, and never goes.
+** Lists are found by a hash of their text. Readers take no lock: an entry is complete when it is
+** linked into its chain, and never removed.
 */
 #include <pthread.h>
 #include "op/registry.h"
@@ -83,7 +83,7 @@ static int parse_port(const char *s, size_t n, struct port_text *p)
   return TY_OK;
 }
 
-/* Makes the ports of a text that counts none, which nodes share. */
+/* Makes the ports of a text without counts, which nodes share. */
 static int fix_ports(struct port_list *list)
 {
   struct port *p = arena_new(&all.arena, sizeof *p * (size_t)list->n);
@@ -148,7 +148,7 @@ static const struct interned *find_list(
   return e;
 }
 
-/* Adds a list of reads to those that are kept. Call under the lock. */
+/* Parses a text and adds the list. Call under the lock. */
 static int add_list(struct interned **chain, const char *text, enum text_kind kind)
 {
   if (find_list(chain, text, kind)) return TY_OK;
@@ -232,7 +232,7 @@ int op_parse_texts(const struct op *op)
   return find_reads(op->grad, &reads);
 }
 
-/* -- what they say ----------------------------------------------------------------------------- */
+/* -- lists of an operator ---------------------------------------------------------------------- */
 
 bool in_place_allowed(const struct in_place *pairs, int out, int in)
 {
@@ -274,7 +274,7 @@ static const char *number_name(struct arena *a, const char *name, int k)
   return text;
 }
 
-/* Makes the 2^power numbered ports, unless they are there. Call under the lock. */
+/* Makes the 2^power numbered ports, unless they exist. Call under the lock. */
 static int make_numbered(const struct port_list *list, int power)
 {
   const struct port_text *t = list->port;
@@ -290,7 +290,7 @@ static int make_numbered(const struct port_list *list, int power)
   return TY_OK;
 }
 
-/* Returns numbered ports, data0 data1 ..., which nodes share whatever their number. */
+/* Finds at least n numbered ports, data0 data1 ..., which nodes share. */
 static int numbered_ports(const struct port_list *list, int n, const struct port **out)
 {
   int power = 0;
@@ -311,7 +311,7 @@ static int read_count(const struct op *op, const void *param, const char *key)
   return found && v >= 0 && v <= 1e6 ? (int)v : 0;
 }
 
-/* Returns how many ports one text means. n: inputs that are given, -1: as the parameters say. */
+/* Returns the number of ports of one text. n: inputs that are passed, -1: as the parameters say. */
 static int count_ports(
     const struct op *op, const void *param, const struct port_list *list, int i, int n)
 {
@@ -343,8 +343,8 @@ static int list_ports(const struct op *op, const void *param, const struct port_
   return TY_OK;
 }
 
-/* Checks that "arg*num_args" counts the n inputs that were given. Control flow, which has no
-** kernel, counts its bodies too. */
+/* Checks that the count of "arg*num_args" is n, the number of inputs passed. For control flow,
+** which has no kernel, the count includes bodies. */
 static int check_count(
     const struct op *op, const void *param, const struct port_list *in, int n)
 {
@@ -375,8 +375,8 @@ int op_ports(const struct op *op, const void *param, int n, struct arena *a, str
   return TY_OK;
 }
 
-/* Returns whether monitors name the input. The reference declares no input name for most operators
-** of one input: monitors number it. */
+/* The reference declares no input names for most operators of one input, so its monitors number
+** it. */
 bool monitor_input_named(const struct op *op)
 {
   if (op->flags & (OP_NAMED_INPUT | OP_NUMBERED_INPUTS)) return op->flags & OP_NAMED_INPUT;
@@ -390,8 +390,6 @@ const char *op_variadic(const struct op *op)
   return in->port[in->counted].count;
 }
 
-/* Returns the attributes with the count of a variadic operator filled in. `more` has room for nattr
-** + 1 entries and `number` for a count. */
 const ty_attr *op_counted(
     const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16])
 {

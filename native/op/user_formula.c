@@ -1,8 +1,8 @@
-/* user_formula.c - element-wise operators that users add at run time: ty_op_pointwise.
+/* user_formula.c - element-wise operators added by users at run time (ty_op_pointwise).
 **
-** A row lives as long as the process: graphs, programs and front ends refer to it. Its
-** definition is one line of text, fields separated by tabs (name, inputs, parameters, formula,
-** gradients, sentence), which files of graphs carry along.
+** Such an operator lives as long as the process: graphs, programs and front ends refer to it. Its
+** definition is one line of text with fields separated by tabs (name, inputs, parameters, formula,
+** gradients, documentation), which symbol files contain.
 */
 #include <ctype.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static struct user_row *find_field(const char *name)
   return r;
 }
 
-/* Reads the next word; of one that is too long its begin and "...", which is not a name. */
+/* Reads the next word. One that is too long is cut and ends with "...", which no name can. */
 static bool next_word(const char **s, char *out, size_t size)
 {
   *s += strspn(*s, " ,");
@@ -63,7 +63,7 @@ static bool read_number(const char *s)
   return end != s && !*end;
 }
 
-/* Reads "slope beta=1": parameters that are numbers, required or with a default. */
+/* Reads numeric parameters, required or with a default: "slope beta=1". */
 static int read_params(struct user_row *r, const char *s)
 {
   char w[128];
@@ -123,8 +123,8 @@ static int read_args(struct user_row *r, const char *s, int *count)
   return code;
 }
 
-/* Returns a copy in one line: what ends fields and lines of a definition is white space in formulas
-** and sentences. */
+/* Returns a copy in one line, with spaces for tabs and line breaks, which separate fields and
+** definitions. */
 static char *one_line(struct arena *a, const char *s)
 {
   char *copy = arena_text(a, s);
@@ -132,8 +132,8 @@ static char *one_line(struct arena *a, const char *s)
   return copy;
 }
 
-/* Builds a pointwise program of a formula and frees it, for its errors. It may name the inputs, and
-** in gradients y and g. */
+/* Checks a formula by building a pointwise program. It may use the inputs, and in gradients y and
+** g. */
 static int try_formula(
     struct user_row *r, const char *text, int inputs, bool gradient, const char *argument)
 {
@@ -151,7 +151,7 @@ static int try_formula(
   return code;
 }
 
-/* Infers the result of broadcast inputs; nothing while one is unknown. */
+/* Infers the shape of broadcast inputs; nothing while one is unknown. */
 static int shape_broadcast(struct infer *s)
 {
   int64_t dim[TY_MAXDIM];
@@ -213,7 +213,7 @@ static void drop_op(struct user_row *r)
   mem_free(r);
 }
 
-/* Adds the operator of a row, unless one with the same text exists. */
+/* Adds the operator, unless an identical one exists. */
 static int add_op(struct user_row *r)
 {
   pthread_mutex_lock(&lock);
@@ -256,7 +256,6 @@ int ty_op_row(const char *op, const char **text)
   return TY_OK;
 }
 
-/* Lines as ty_op_row gives them, from a file: registers each. */
 int formula_define(const char *lines)
 {
   char *copy = mem_text(lines), *line = copy, *rest = NULL;

@@ -1,5 +1,5 @@
-/* all.c - hands the tables of this folder's files to the registry, before the first lookup of an
-** operator. The Makefile writes OP(file) into ops.inc for each file that has one. */
+/* all.c - registers the operators of this folder's files before main. The Makefile writes OP(file)
+** to ops.inc for each file that defines operators. */
 #include "op/op.h"
 
 #define OP(file) extern const struct op op_##file[];

@@ -1,11 +1,10 @@
 /* build.c - builds and seals pointwise programs (see ir.h).
 **
-** Building numbers terms in order; a term is made only if no equal one exists, and folds when
-** all it needs is known. Sealing: terms that stores need stay alive; a product whose only use is
-** a sum joins it; what does not depend on the element comes first; slots of temporaries are
-** reused as soon as their last reader has run. A stored term gets a slot of its own, which run
-** time may point straight at the operand: allowed (`direct`) when no operand is read later,
-** because a stored operand may be a loaded one.
+** Building: a term is made only if no equal one exists, and folded if its arguments are numbers.
+** Sealing: terms that no store needs are dropped; a product used only by a sum is joined to it;
+** terms that do not depend on the element come first; slots of temporaries are reused after their
+** last reader. A stored term keeps its slot, which may be the operand's memory itself (`direct`) if
+** no operand is read later: a stored operand may also be a loaded one.
 */
 #include <ctype.h>
 #include "base/cast.h"
@@ -87,8 +86,8 @@ void pw_uniform(struct pw_program *t, int reg, double known)
   t->term[reg].number = known;
 }
 
-/* Returns a number as the pointwise program's dtype holds it: integers are truncated, out of range
-** is the least integer. */
+/* Returns a number converted to the program's dtype: integers are truncated; out of range is the
+** smallest integer. */
 static double read_as(const struct pw_program *t, double v)
 {
   if (t->kind < KIND_I32) return v;
@@ -254,8 +253,8 @@ static bool is_bound(const struct pw_program *t, int i, int op)
   return x->op == op && !x->uniform && is_number(t, x->arg[1]) && !isnan(t->term[x->arg[1]].number);
 }
 
-/* Joins min and max with numbers, in either order, to one pass with the same bits, where the least
-** is not above the most. */
+/* Joins min and max with numbers, in either order, to one clamp with the same bits, if the lower
+** bound is not above the upper. */
 static void join_bounds(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) {
@@ -275,8 +274,8 @@ static void join_bounds(struct pw_program *t)
   }
 }
 
-/* Returns which factor of x is a * b + c within 0 and 1, with a the other factor and numbers b and
-** c; -1: none is. */
+/* Returns which factor of product x is a * b + c clamped to 0 .. 1, where a is the other factor and
+** b and c are numbers; -1: none. */
 static int find_gate(const struct pw_program *t, const struct pw_term *x, int *by)
 {
   for (int k = 0; k < 2; k++) {
@@ -293,8 +292,8 @@ static int find_gate(const struct pw_program *t, const struct pw_term *x, int *b
   return -1;
 }
 
-/* Joins a times a * b + c within 0 and 1, as in hard_swish, to one pass instead of three, with the
-** same bits. */
+/* Joins a times (a * b + c clamped to 0 .. 1), as in hard_swish, to one pass instead of three, with
+** the same bits. */
 static void join_gates(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) {
@@ -312,7 +311,7 @@ static void join_gates(struct pw_program *t)
   }
 }
 
-/* per term: its slot, its last reader */
+/* slot, last: per term, its slot and the index of its last reader */
 struct layout { struct pw_program *t; int *slot, *last; int free[SLOTS], nfree; };
 
 static int new_slot(struct layout *l)
@@ -330,7 +329,7 @@ static void find_last(struct layout *l)
       l->last[t->term[i].arg[k]] = i;
 }
 
-/* Gives operands, numbers, stored and uniform terms slots that they keep. */
+/* Assigns permanent slots to operands, numbers, stored and uniform terms. */
 static int give_fixed(struct layout *l)
 {
   struct pw_program *t = l->t;
@@ -339,11 +338,11 @@ static int give_fixed(struct layout *l)
     bool stored = false;
     for (int s = 0; s < t->nput; s++) stored |= t->put[s].term == i;
     if (!x->live || !(no_code(x) || x->uniform || stored)) continue;
-    l->last[i] = -1; /* never given back */
+    l->last[i] = -1; /* its slot is never reused */
     if ((l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
     int operand = x->op == PW_LOAD ? x->operand : -1;
     bool copy = stored &&
-        t->nput > 1; /* another store could reach the operand before this one reads it */
+        t->nput > 1; /* another store could overwrite the operand before it is read */
     if (no_code(x))
       t->get[t->nget++] = (struct pw_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform,
         copy };
@@ -351,8 +350,8 @@ static int give_fixed(struct layout *l)
   return TY_OK;
 }
 
-/* Returns the instruction of a term. Puts the operand of a sum, difference or product that is the
-** same for all elements second. */
+/* Returns the instruction of a term. Makes the uniform argument of a sum, difference or product the
+** second one. */
 static int with_fixed(const struct pw_program *t, const struct pw_term *x, int slot[3])
 {
   static const uint8_t fixed[PW_OPCODES] = { [PW_ADD] = PW_ADD_FIXED,
@@ -379,7 +378,7 @@ static int emit_term(struct layout *l, int i)
   const struct pw_term *x = &t->term[i];
   int s[3], n = 0;
   for (; n < 3 && x->arg[n] >= 0; n++) s[n] = l->slot[x->arg[n]];
-  for (int k = n; k < 3; k++) s[k] = s[0]; /* loops may look at all three */
+  for (int k = n; k < 3; k++) s[k] = s[0]; /* loops may read all three */
   for (int k = 0; k < n; k++)
     if (l->last[x->arg[k]] == i) l->free[l->nfree++] = s[k], l->last[x->arg[k]] = -1;
   if (l->slot[i] < 0 && (l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
@@ -405,8 +404,7 @@ static int emit_all(struct layout *l)
   return TY_OK;
 }
 
-/* Finds direct stores: a store is direct if its term is computed after the last read of any
-** operand. */
+/* Marks stores as direct if their term is computed after the last read of any operand. */
 static void find_direct(struct layout *l)
 {
   struct pw_program *t = l->t;
@@ -464,7 +462,7 @@ int pw_seal(struct pw_program *t)
 
 /* -- printing: "%2 = relu(%0 * %1 + 0.5)" ------------------------------------------------------ */
 
-/* characters: terms are shared, written out they could explode */
+/* most characters: shared terms are written out, so length may grow exponentially */
 enum { PRINTED = 2000 };
 
 static void print_infix(const struct pw_program *t, const struct pw_term *x, struct text *out);

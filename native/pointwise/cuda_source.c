@@ -2,15 +2,14 @@
 ** include path.
 **
 ** The source is self-contained: a prelude with the functions that formulas use (overloaded for
-** float and double) and with conversions of the file dtypes, then one kernel. There are four
-** forms, from the general to the fast: indices of 64 bits, of 32 bits, one dense dimension, and
-** the same in packs of PW_PACK elements. Rank and dtypes are constants of the source, lengths and
-** strides arguments, so that another length compiles nothing. The one argument is a struct, laid
-** out as print_arguments says: the count, then (but for the dense forms) sizes of dims and
-** strides in elements, then a pointer per operand, or the number itself. Any grid of
-** one-dimensional blocks will do. Opcodes are pasted from ir.h, so the GPU computes what the CPU
-** does, but for the last bits of the library's functions and of contracted products (compile
-** with --fmad=false against that).
+** float and double) and conversions of operands' dtypes, then one kernel. There are four forms,
+** from the general to the fast: 64-bit indices, 32-bit indices, one dense dimension, and the same
+** in packs of PW_PACK elements. Rank and dtypes are constants in the source; lengths and strides
+** are arguments, so that other lengths need no compilation. The only argument is a struct
+** (print_arguments): the count, then, except for the dense forms, dims and strides in elements,
+** then a pointer per operand, or the number itself. Any grid of one-dimensional blocks works.
+** Opcodes are pasted from ir.h, so the GPU computes what the CPU does, except for the last bits of
+** library functions and of contracted products (which --fmad=false avoids).
 */
 #include "pointwise/ir.h"
 
@@ -33,7 +32,7 @@ static const char conversions[] =
   FN "float from_bf16(u16 h) { return __uint_as_float((unsigned)h << 16); }\n"
   FN "u16 to_bf16(float f) { unsigned u = __float_as_uint(f);"
   " return f != f ? (u16)0x7fc0 : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
-  /* a NaN as the quiet one without payload: the hardware's has one, and may change its sign */
+  /* NaN becomes the quiet one without payload; the hardware's has one, and a varying sign */
   FN "float plain(float v) { return v != v ? __int_as_float(0x7fc00000) : v; }\n"
   FN "double plain(double v) { return v != v ? (double)__int_as_float(0x7fc00000) : v; }\n"
   FN "int to_i32(double v) {"
@@ -48,7 +47,8 @@ static const char conversions[] =
   FN "i64 to_i64(int v) { return v; }\n"
   FN "i64 to_i64(i64 v) { return v; }\n";
 
-/* t_NAME is NAMEf or NAME of the CUDA library; names differ only where a second one is given. */
+/* Functions t_NAME, which call NAMEf or NAME of the CUDA library, or `library` if the names
+** differ. */
 static const struct { const char *name, *library; int args;
 } direct[] = {
   { "abs", "fabs", 1 },
@@ -85,7 +85,7 @@ static const struct { const char *name, *library; int args;
   { "normcdf", NULL, 1 },
 };
 
-/* The rest, for T = float and double. */
+/* The other functions, for T = float and double. */
 static const char made[] =
   "FN T t_sigmoid(T x) { T e = t_exp(x < 0 ? x : -x); return (x < 0 ? e : (T)1) / ((T)1 + e); }\n"
   "FN T t_softrelu(T x) { return (x > 0 ? x : (T)0) + t_log1p(t_exp(x > 0 ? -x : x)); }\n"
@@ -229,7 +229,7 @@ static bool is_packed(const struct pw_cuda *how, int k)
   return how->form == PW_PACKED && !(how->single >> k & 1) && !pw_cuda_number(how, k);
 }
 
-/* Prints where element i of operand k is read. */
+/* Prints the expression for element i of operand k. */
 static void print_address(const struct pw_cuda *how, int k, char *value, size_t size)
 {
   const char *type = file_type(how->dtypes[k]);
@@ -331,8 +331,9 @@ static void print_head(const struct pw_cuda *how, const char *name, struct text 
   text_add(out, "  i64 step = blocks * blockDim.x, first = block * blockDim.x + threadIdx.x;\n");
 }
 
-/* Terms and stores of an element; operand `but` is not stored, but returned. */
+/* As `but`: every operand is stored. */
 enum { ALL = -1 };
+/* Prints the terms and stores of an element; the value of operand `but` is returned, not stored. */
 static void print_element(
     const struct pw_program *t, const struct pw_cuda *how, int but, struct text *out)
 {

@@ -1,12 +1,11 @@
-/* ir.h - inside of a pointwise program: opcodes, terms, instructions, and the table of block
-** loops.
+/* ir.h - internals of pointwise programs: opcodes, terms, instructions, the table of block loops.
 **
-** Each opcode is one line: its expression is compiled as C for the CPU (pointwise/isa/loops.c)
-** and pasted as text into CUDA source (cuda_source.c), so that the two cannot disagree. While a
-** pointwise program is built it is a list of terms, each an operand, a number or an opcode over
-** earlier terms; equal terms are one, and terms over numbers are numbers. pw_seal turns what the
-** stores need into instructions over slots: slot k is a block of BLOCK_ELEMENTS of the compute
-** dtype. Only pointwise program*.c and pointwise/isa/loops.c include this.
+** Each opcode is one line: its expression is compiled as C for the CPU (pointwise/isa/loops.c) and
+** pasted as text into CUDA source (cuda_source.c), so that the two cannot disagree. A program being
+** built is a list of terms, each an operand, a number or an opcode over earlier terms; equal terms
+** are merged, and terms over numbers are folded. pw_seal turns the terms that stores need into
+** instructions over slots: slot k is a block of elements of the compute dtype. Included by files of
+** pointwise/ and by op/formula.c only.
 */
 #pragma once
 #include "pointwise/pointwise.h"
@@ -51,7 +50,7 @@
   _(FMOD,  "fmod",   2, 99, t_fmod(a, b),                     t_ifmod(a, b)) \
   _(POW,   "pow",    2, 99, t_pow(a, b),                      t_ipow(a, b))
 
-/* Real functions; on integers they compute in float64 and truncate, by the loops of float64. */
+/* Real functions. For integers the loops of float64 are used, and results are truncated. */
 #define PW_REAL(_) PW_SMOOTH(_) PW_TURN(_)
 #define PW_TURN(_) \
   _(SIN,      "sin",      1,  20, t_sin(a)) \
@@ -89,8 +88,8 @@
   _(DIGAMMA,  "digamma",  1, 900, t_digamma(a)) \
   _(HYPOT,    "hypot",    2, 200, t_hypot(a, b))
 
-/* Instructions that opcodes over floats become where b is the same for all elements: a loop that
-** reads one of it. */
+/* Variants of opcodes over floats for a b that is the same for all elements, of which the loop
+** reads one. */
 #define PW_FIXED(_) \
   _(ADD_FIXED,   a + b) \
   _(SUB_FIXED,   a - b) \
@@ -100,14 +99,14 @@
   _(MSUB_FIXED,  a * b - c) \
   _(NMADD_FIXED, c - a * b)
 
-/* The same where b and c are. */
+/* The same for b and c. */
 #define PW_BOTH_FIXED(_) _(GATE_FIXED)
 
 enum {
 #define ID(id, ...) PW_##id,
   PW_BOTH(ID) PW_REAL(ID)
   PW_OPCODES,
-  /* terms that are no loops of the table */
+  /* terms without a loop in the table */
   PW_LOAD = PW_OPCODES, PW_NUMBER, PW_CAST,
   PW_FIXED(ID)
   PW_BOTH_FIXED(ID)
@@ -121,21 +120,21 @@ int pw_opcode_find(const char *name, size_t n);     /* -1 */
 enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
 enum { BLOCK_ELEMENTS = 256, SLOTS = 200, DTYPES = 13 };
 
-/* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the
+/* Loops over n elements. d may equal a, b or c, but must not overlap them otherwise. stride: of the
 ** operand, in elements. */
 typedef void (*pw_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
 typedef void (*pw_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct pw_table {
-  /* NULL: a real function of integers, for which the loop of float64 serves */
+  /* NULL: a real function of integers, see above */
   pw_loop_fn op[KINDS][PW_INSTRUCTIONS];
-  pw_move_fn load[KINDS][DTYPES];                     /* half types: of KIND_F32 alone */
-  pw_move_fn store[KINDS][DTYPES];                    /* likewise */
+  pw_move_fn load[KINDS][DTYPES];                     /* half types: KIND_F32 only */
+  pw_move_fn store[KINDS][DTYPES];                    /* half types: KIND_F32 only */
   /* *acc += sum of n elements; acc: double for floats, int64_t for integers */
   void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
   /* acc[i] += s[i] */
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
 };
-const struct pw_table *pw_table(void);            /* of this processor */
+const struct pw_table *pw_table(void);            /* returns that of this processor */
 static inline bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 /* Stores n elements of a kind as a dtype, `stride` apart; half types become float32 first. */
 void pw_store_elements(int kind, int dtype, void *to, const void *from, int64_t stride, int64_t n);
@@ -149,30 +148,30 @@ struct pw_term {
 };
 struct pw_ins  { uint8_t op, dtype, d, a, b, c; };
 struct pw_put  { int operand, term; uint8_t slot; bool direct; };
-/* operand -1: a number; once: not by element */
+/* operand -1: a number; once: loaded once per chunk */
 struct pw_get  { int operand; double number; uint8_t slot; bool once, copy; };
 struct pw_program {
   int dtype, kind;
   bool sealed;
-  /* first failure while building; pw_seal returns it */
+  /* code of the first failure while building, which pw_seal returns */
   int error;
   struct pw_term *term;
   int n, cap;
   struct pw_put put[PW_ARGS];
   int nput;
-  /* after pw_seal: the first nuniform do not depend on the element: once per chunk */
+  /* after pw_seal; the first nuniform do not depend on the element, and run once per chunk */
   struct pw_ins *code;
   int ncode, nuniform;
   struct pw_get *get;
   int nget;
   int nslot;
   int64_t cost;                                       /* 1/16 ns per element */
-  void *made;                                         /* a back end's (pw_made) */
+  void *made;                                         /* see pw_made */
 };
 int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
-/* Frees what a back end has made of a program. */
+/* Frees what a back end has compiled for a program. */
 void pw_forget(struct pw_program *t);
-/* Returns the term of an opcode over terms, with constants folded. */
+/* Returns the term of an opcode over terms a, b, c; constants are folded. */
 int  pw_term_op(struct pw_program *t, int op, int a, int b, int c);
-/* Adds a loaded parameter; its sign is that of `known`. */
+/* Marks a term as a parameter, the same for all elements, whose sign is that of `known`. */
 void pw_uniform(struct pw_program *t, int reg, double known);

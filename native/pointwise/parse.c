@@ -8,31 +8,31 @@
 **   atom     = number | pi | inf | nan | letter | $parameter
 **            | function "(" either { "," either } ")" | "(" either ")"
 **
-** The first mistake stops the parse; its column, from 1, is in the failure.
+** Parsing stops at the first mistake; the failure has its column, from 1.
 */
 #include <ctype.h>
 #include "pointwise/ir.h"
 
 enum {
   LETTERS = 26,                                       /* variables are letters */
-  DEEPEST = 200,                                      /* nested choices and unary operators */
-  MISSING = -2                                        /* operand of the unknown variable 'a' */
+  DEEPEST = 200,                                      /* most nested choices and unary operators */
+  /* operand number of the unknown variable a; -3: b ... */
+  MISSING = -2
 };
 
 struct parse {
   struct pw_program *t;
   struct pw_env *env;
   const char *text;                                   /* the formula */
-  const char *s;                                      /* what is read next */
-  const char *missing[LETTERS];                       /* where an unknown variable is read first */
+  const char *s;                                      /* next character */
+  const char *missing[LETTERS];                       /* first use of each unknown variable */
   int code;                                           /* of the first mistake */
   int depth;
 };
 
 static int parse_choice(struct parse *p);
 
-/* Fails at a place of the formula, with n characters of it as a quotation. Returns a term, which
-** nobody uses. */
+/* Fails at a place of the formula, quoting n characters. Returns a term, to be ignored. */
 static int fail_formula(struct parse *p, const char *at, const char *what, int n)
 {
   if (p->code) return 0;
@@ -40,7 +40,7 @@ static int fail_formula(struct parse *p, const char *at, const char *what, int n
   p->code = fail(TY_EVALUE, "formula '%s', column %d: %s%s%s%.*s%s", p->text,
       (int)(at - p->text) + 1, what, n ? " " : "", quote, n, at, quote);
   fail_argument("formula", NULL, p->text);
-  p->s = at + strlen(at); /* nothing more is read */
+  p->s = at + strlen(at); /* ends parsing */
   return 0;
 }
 
@@ -64,7 +64,7 @@ static void expect_char(struct parse *p, char c)
   fail_formula(p, p->s, what, 0);
 }
 
-/* Returns whether the first n bytes at s are a word. */
+/* Returns whether the n bytes at s are `word`. */
 static bool is_word(const char *word, const char *s, size_t n)
 {
   return *word == *s && !strncmp(word, s, n) && !word[n];
@@ -82,9 +82,10 @@ static int make_binary(struct parse *p, int op, int a, int b)
 
 /* -- atoms ------------------------------------------------------------------------------------- */
 
-enum { SQUARE = 1000, ISINF, ISFINITE, ISREAL, XOR, CLIP }; /* functions made of others */
+/* functions composed of opcodes */
+enum { SQUARE = 1000, ISINF, ISFINITE, ISREAL, XOR, CLIP };
 
-/* Functions beside those of pw_opcode: other spellings of these, and the ones made of others. */
+/* Functions besides those of pw_opcode: other spellings, and composed functions. */
 static const struct {
   const char *name;
   int op; /* PW_*, or one of the above */
@@ -110,7 +111,7 @@ static const struct {
   { "isreal", ISREAL, 1 },
 };
 
-/* Makes the terms of a function that is made of others. */
+/* Makes the terms of a composed function. */
 static int make_function(struct parse *p, int op, const int *a)
 {
   if (p->code) return 0;
@@ -151,8 +152,7 @@ static size_t skip_word(struct parse *p)
   return (size_t)(p->s - name);
 }
 
-/* Parses $name: a number; or, where the environment says so, an operand that is read at run
-** time. */
+/* Parses $name: a number, or, if the environment says so, an operand. */
 static int parse_parameter(struct parse *p)
 {
   const char *name = p->s;
@@ -167,8 +167,8 @@ static int parse_parameter(struct parse *p)
   return reg;
 }
 
-/* Parses a variable, a constant or a call. A variable that is unknown is a mistake only if the
-** result depends on it (check_missing): a choice may exclude it. */
+/* Parses a variable, a constant or a call. An unknown variable is a mistake only if the result
+** depends on it (check_missing): a folded choice may exclude it. */
 static int parse_word(struct parse *p)
 {
   const char *name = p->s;
@@ -251,7 +251,7 @@ static const struct {
   { "/", PW_DIV, 6, false },
 };
 
-/* Returns the number of the operator that a text begins with; COUNT(infix): none. */
+/* Returns the index in `infix` of the operator at s; COUNT(infix): there is none. */
 static int find_infix(const char *s)
 {
   int i = 0;
@@ -262,7 +262,7 @@ static int find_infix(const char *s)
   return i;
 }
 
-/* Parses operands and the operators between them whose precedence is above a bound. */
+/* Parses operands joined by operators of a precedence above `above`. */
 static int parse_binary(struct parse *p, int above)
 {
   int left = parse_unary(p);
@@ -304,7 +304,7 @@ static bool begins_assignment(struct parse *p)
   return *s == '=' && s[1] != '=';
 }
 
-/* Fails if a term that the result depends on is a variable that does not exist. */
+/* Fails if the result depends on an unknown variable. */
 static void check_missing(struct parse *p, int reg)
 {
   struct pw_program *t = p->t;

@@ -1,10 +1,10 @@
 /* run.c - runs sealed pointwise programs over their iteration space.
 **
-** The space is cut into blocks of at most BLOCK_ELEMENTS. Where the innermost joined dim is
-** long, a block is a piece of one row; else it is neighbouring elements of the whole space
-** and operands that are not dense are gathered. An operand that has the compute dtype and is
-** dense in a block is read and written where it is; others go through their slot. Chunks of
-** about 20 us run in parallel. Nothing is allocated: slots live on the stack.
+** The space is cut into blocks. If the innermost joined dim is long, a block is a piece of one row;
+** else it is consecutive elements of the whole space, and operands that are not dense are gathered.
+** An operand that has the compute dtype and is dense in a block is read and written in place;
+** others are copied to and from their slot. Chunks of about 20 us run in parallel. Nothing is
+** allocated: slots are on the stack.
 */
 #include "base/cast.h"
 #include "pointwise/ir.h"
@@ -50,7 +50,8 @@ static int align_strides(const ty_desc *space, const ty_desc *d, int64_t stride[
   return whole == 1 ? TY_OK : TY_ESHAPE;
 }
 
-/* Joins neighbouring dims that are one for every operand, and drops those of one element. */
+/* Joins adjacent dims that every operand can walk with one stride, and drops those of one
+** element. */
 static void join_dims(struct pw_loop *l)
 {
   int n = 0; /* dims kept so far, of which the last may grow */
@@ -96,26 +97,27 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
 
 /* Elements. */
 enum {
-  LONG_ROW = 64,     /* rows from here on are cut into blocks of their own */
-  WHOLE    = 1 << 14, /* of a block where no slot is needed */
-  /* most of a block where half types become float32: with blocks of a page (2,048) arrays that come
-  ** from memory take 1.1 to 2 times as long, and longer with a block fetched ahead */
+  LONG_ROW = 64,     /* least elements of a row that is cut into blocks of its own */
+  WHOLE    = 1 << 14, /* most elements of a block without slots */
+  /* most elements of a block where half types become float32: with 2,048, a page, arrays in memory
+  ** took 1.1 to 2 times as long, and longer with prefetching */
   WIDENED  = 1 << 10
 };
-/* of the slots of a block of half types: with the operands they stay in the first cache */
+/* most bytes of the slots of such a block: with the operands they fit the first-level cache */
 enum { WIDENED_BYTES = 16 << 10 };
-/* How a block gets an operand: loaded once per chunk, read in place, loaded per block. */
+/* How a block accesses an operand: loaded once per chunk, in place, loaded per block. */
 enum { ONCE, DIRECT, COPY };
 struct pw_run_state {
   const struct pw_program *t;
   const struct pw_loop *l;
   const struct pw_table *table;
   void *const *operand;
-  int64_t block;                                      /* elements of a block, at most */
+  int64_t block;                                      /* most elements of a block */
   int64_t slot;                                       /* elements of a slot */
   int64_t blocks;                                     /* of the space */
-  int64_t pieces;                                     /* blocks of a row; 0: not cut by rows */
-  int64_t piece;                                      /* elements of each of these */
+  /* blocks of a row; 0: blocks go across rows */
+  int64_t pieces;
+  int64_t piece;                                      /* elements of such a block */
   int64_t inner;                                      /* elements of a row */
   size_t size;                                        /* of an element of the compute dtype */
 };
@@ -137,7 +139,7 @@ static bool is_single(const struct pw_loop *l, int k)
   return true;
 }
 
-/* Returns whether all loops that read a slot read one element of it. */
+/* Returns whether every loop that reads a slot reads only one element of it. */
 static bool is_read_once(const struct pw_program *t, int slot)
 {
   for (int i = 0; i < t->ncode; i++) {
@@ -148,8 +150,8 @@ static bool is_read_once(const struct pw_program *t, int slot)
   return true;
 }
 
-/* Returns whether no slot of a block's elements is needed: every operand is laid out as the loops
-** need it, and every result is an operand. */
+/* Returns whether blocks need no slots: all operands are used in place, and every result is an
+** operand. */
 static bool needs_no_slots(const struct pw_run_state *s)
 {
   const struct pw_program *t = s->t;
@@ -169,8 +171,8 @@ static bool needs_no_slots(const struct pw_run_state *s)
 }
 
 
-/* Returns the elements of a slot: more where operands are converted, since a call of a loop of a
-** few hundred elements costs as much as its work. */
+/* Returns the elements of a slot. There are more if operands are converted, since calling a loop of
+** a few hundred elements takes as long as its work. */
 static int64_t slot_elements(const struct pw_run_state *s)
 {
   bool converts = false;
@@ -181,7 +183,7 @@ static int64_t slot_elements(const struct pw_run_state *s)
   return MAX(BLOCK_ELEMENTS, MIN(WIDENED, fit));
 }
 
-/* Decides how the space is cut into blocks. */
+/* Chooses how the space is cut into blocks. */
 static void choose_blocks(struct pw_run_state *s)
 {
   const struct pw_loop *l = s->l;
@@ -216,8 +218,7 @@ static int64_t coordinates_offset(const struct pw_loop *l, int k, const struct c
   return offset;
 }
 
-/* Moves to the start of the next row. Returns how the operand's offset changes from the end of its
-** row. */
+/* Moves to the start of the next row. Returns the change of the operand's offset. */
 static int64_t next_row(const struct pw_loop *l, int k, struct coordinates *at)
 {
   int i = l->ndim - 2;
@@ -299,7 +300,7 @@ struct operand_view {
   uint8_t how;                                        /* ONCE, DIRECT or COPY */
 };
 
-/* Decides how blocks get each operand. */
+/* Chooses how blocks access each operand. */
 static void classify_operands(const struct pw_run_state *s, struct operand_view *view)
 {
   const struct pw_loop *l = s->l;
@@ -368,7 +369,7 @@ static void run_code(const struct pw_run_state *s, void **slot, int first, int l
   }
 }
 
-/* Computes numbers and single elements, then all that follows from them alone, once per chunk. */
+/* Loads numbers and single elements and runs the uniform instructions, once per chunk. */
 static void run_once(
     const struct pw_run_state *s, const struct operand_view *view, void **slot, int64_t n)
 {
@@ -388,7 +389,7 @@ static void run_once(
     switch (t->kind) {
     case KIND_F32: v.f = (float)x; break;
     case KIND_F64: v.d = x; break;
-    case KIND_I32: v.i = (int32_t)x; break; /* in range: pw_number */
+    case KIND_I32: v.i = (int32_t)x; break; /* in range: see pw_number */
     default: v.l = (int64_t)x;
     }
     s->table->load[t->kind][t->dtype](slot[t->get[i].slot], &v, 0, n);
@@ -421,7 +422,7 @@ static char *block_address(
   return v[k].p + offset * (int64_t)element_size(s, k);
 }
 
-/* Points slots at a block of the operands, or loads it into them. */
+/* Points slots to a block of the operands, or loads the block into them. */
 static void load_block(const struct pw_run_state *s, const struct operand_view *view, void **slot,
     char *scratch, const struct spot *at)
 {
@@ -444,7 +445,7 @@ static void load_block(const struct pw_run_state *s, const struct operand_view *
   }
 }
 
-/* Stores results of a block that are not in place yet. */
+/* Stores the results of a block that were not computed in place. */
 static void store_block(const struct pw_run_state *s, const struct operand_view *view, void **slot,
     const struct spot *at)
 {
@@ -487,7 +488,7 @@ int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void
   if (l->count <= 0) return TY_OK;
   choose_blocks(&s);
   int64_t grain = MAX(
-      1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks))); /* blocks in 20 us */
+      1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks))); /* blocks per 20 us */
   if (s.blocks <= grain)
     run_blocks(0, s.blocks, &s);
   else

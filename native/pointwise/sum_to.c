@@ -1,17 +1,17 @@
-/* sum_to.c - sum_to: sums an array over the axes that a smaller one has as 1 or lacks; the way
-** back of broadcasting.
+/* sum_to.c - sum_to: sums an array over the axes that the result lacks or has with size 1; the
+** gradient of broadcasting.
 **
-** The joined dims are kept or summed. Where the innermost is kept, outputs are made BLOCK_ELEMENTS
-** neighbours at a time, row upon row; where it is summed, one by one, along rows. Sums are
-** float64 or int64. Where outputs are few, the summed index space is split, by shape alone, and
-** the parts are added in order: equal bits on any number of threads.
+** Each joined dim is kept or summed. If the innermost is kept, BLOCK_ELEMENTS neighbouring outputs
+** are summed together, row by row; if it is summed, each output is summed along rows. Sums are
+** float64 or int64. If there are few outputs, the summed index space is split by shape alone and
+** the parts are added in order, which gives equal bits on any number of threads.
 */
 #include "pointwise/ir.h"
 
 enum {
-  PARTS   = 64,     /* of the summed index space, at most */
-  PARTIAL = 8192,   /* partial sums in all, at most */
-  MIN_PART = 1 << 15 /* elements of a part or chunk, at least */
+  PARTS   = 64,     /* most parts of the summed index space */
+  PARTIAL = 8192,   /* most partial sums in all */
+  MIN_PART = 1 << 15 /* least elements of a part or chunk */
 };
 
 union total { double d; int64_t i; };
@@ -90,7 +90,7 @@ static void plan_parts(struct broadcast_sum *s)
 
 /* -- one output (or group of columns), one part ------------------------------------------------ */
 
-/* Computes the offsets of kept index i. */
+/* Computes the offsets of output i. */
 static void locate_output(const struct broadcast_sum *s, int64_t i, int64_t *src, int64_t *dst)
 {
   *src = *dst = 0;
@@ -149,7 +149,8 @@ static struct output_columns find_group(const struct broadcast_sum *s, int64_t o
   return g;
 }
 
-/* Sums to single elements: the output's are dense, so that a block of sums is stored at once. */
+/* Computes single outputs begin .. end - 1. They are dense, so a block of sums is stored at
+** once. */
 static void run_rows(const struct broadcast_sum *s, int64_t begin, int64_t end)
 {
   union total acc[BLOCK_ELEMENTS];
@@ -173,7 +174,7 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
     return;
   }
   for (int64_t o = begin; o < end; o++) {
-    union total acc[BLOCK_ELEMENTS]; /* bits of zero are zero of either type */
+    union total acc[BLOCK_ELEMENTS]; /* zero bits are 0 in both types */
     struct output_columns g = find_group(s, o);
     memset(acc, 0, sizeof *acc * (size_t)g.n);
     sum_terms(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->terms);

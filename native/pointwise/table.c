@@ -1,4 +1,4 @@
-/* table.c - the loops of the instruction set in use (isa/loops.c). */
+/* table.c - selects the loops of this processor's instruction set (isa/loops.c). */
 #include "pointwise/ir.h"
 
 #define TABLES(isa) extern const struct pw_table pw_table_##isa;

@@ -1,9 +1,9 @@
-/* file_arrays.c - arrays in files of other engines, which are read when they are first needed.
+/* file_arrays.c - arrays in files of other engines, read when they are first used.
 **
-** A tensor on a file has a storage without bytes (storage_lazy); what first uses it, a task or the
-** host, has them read by `load`. So a large file opens at once, and only what is used takes memory.
-** Reading is by pread, not by a mapping: a file that has become shorter meanwhile is an error of
-** that use, not a signal.
+** A tensor over a file has a storage without bytes (storage_lazy); its first use, by a task or the
+** host, reads them (`load`). So a large file opens at once, and only arrays that are used take
+** memory. Files are read with pread, not mapped: one that has become shorter meanwhile makes that
+** use fail, not the process die of a signal.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct file_part {
   int64_t stride[TY_MAXDIM];                          /* elements */
 };
 
-/* bytes that are read at once where elements are picked from them or converted */
+/* bytes read at a time where elements are gathered or converted */
 enum { SPAN_BYTES = 1 << 20 };
 
 /* -- files ------------------------------------------------------------------------------------- */
@@ -55,7 +55,8 @@ int ty_file_open(const char *path, ty_file **out)
   return TY_OK;
 }
 
-/* Opens `path`, a name that led to it, if it is in the folder `root`; both are without links. */
+/* Opens `path` if it is in the folder `root`; links in both are resolved. name: what the caller
+** gave, for errors. */
 static int open_inside(const char *root, const char *path, const char *name, ty_file **out)
 {
   const size_t n = strlen(root);
@@ -176,14 +177,15 @@ static int read_element(const struct file_part *p, struct file_window *w, int64_
   return TY_OK;
 }
 
-/* Decodes little-endian units of the file to elements in their place. */
+/* Decodes n units to `to`, which is `units` if they need no decoding. Swaps big-endian ones
+** first. */
 static int decode_units(const struct file_part *p, uint8_t *units, uint8_t *to, int64_t n)
 {
   if (p->swapped) swap_bytes(units, (size_t)p->unit, (size_t)n);
   return p->encoding->decode ? p->encoding->decode(to, units, n) : TY_OK;
 }
 
-/* Reads elements that are not contiguous. Those that need no decoding are written at once. */
+/* Reads elements that are not contiguous in the file, and decodes them if necessary. */
 static int read_strided(const struct file_part *p, uint8_t *to)
 {
   const size_t each = dtype_size(p->d.dtype);
@@ -207,7 +209,7 @@ static int read_strided(const struct file_part *p, uint8_t *to)
   return code;
 }
 
-/* Reads contiguous elements that are decoded, piece by piece. */
+/* Reads and decodes contiguous elements, piece by piece. */
 static int read_decoded(const struct file_part *p, uint8_t *to)
 {
   const int64_t most = SPAN_BYTES / p->unit;
@@ -274,7 +276,7 @@ static int check_part(const struct file_part *p)
   return check_range(p->file, first, (uint64_t)(end - first));
 }
 
-/* Checks that the elements can be had from what the encoding says. */
+/* Checks that the encoding allows this dtype, shape and strides. */
 static int check_encoding(const struct file_part *p)
 {
   const struct file_encoding *e = p->encoding;
@@ -306,7 +308,7 @@ int ty_file_tensor(ty_file *f, int64_t at, const ty_desc *d, const int64_t *stri
   p->unit = row->name ? row->bytes : (int)dtype_size(d->dtype);
   p->elements = row->elements;
   p->strided = stride != NULL;
-  /* the stride of an axis of one element is unused, and may be anything */
+  /* an axis of one element may come with any stride */
   for (int k = 0; stride && k < d->ndim; k++) p->stride[k] = d->dim[k] > 1 ? stride[k] : 0;
   struct storage *s;
   int code = check_encoding(p);

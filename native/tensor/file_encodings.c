@@ -1,8 +1,8 @@
-/* file_encodings.c - elements as files of other engines write them: integers and floats that the
-** engine has no type for, and the blocks of GGUF.
+/* file_encodings.c - decodes elements in files of other engines: integers and floats that have no
+** dtype here, and the blocks of GGUF.
 **
-** A block of GGUF has a scale, for some a minimum too, and a few bits for each element. "k" blocks
-** have 256 elements in groups with scales of their own, which count in units of the block's.
+** A block of GGUF has a scale, in some formats a minimum too, and a few bits per element. A "k"
+** block has 256 elements in groups, each with a scale in units of the block's.
 */
 #include <inttypes.h>
 #include "tensor/file_encodings.h"
@@ -67,8 +67,8 @@ static int decode_u64(void *to, const uint8_t *from, int64_t n)
 
 /* -- 8-bit floats ------------------------------------------------------------------------------ */
 
-/* Decodes 4 bits of exponent, 3 of mantissa; no infinity, one NaN. Shifted into a half, the
-** exponent is 8 too small, which the factor mends, subnormal numbers included. */
+/* Decodes numbers of 4 exponent and 3 mantissa bits, with one NaN and no infinity. As bits of a
+** half the exponent is too small by 8, for which a factor makes up, also for subnormal numbers. */
 static int decode_e4m3(void *to, const uint8_t *from, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) {
@@ -79,7 +79,7 @@ static int decode_e4m3(void *to, const uint8_t *from, int64_t n)
   return TY_OK;
 }
 
-/* Decodes the upper half of a half. */
+/* Decodes bytes that are the upper halves of float16 numbers. */
 static int decode_e5m2(void *to, const uint8_t *from, int64_t n)
 {
   for (int64_t i = 0; i < n; i++) ((float *)to)[i] = half_to_float((uint16_t)(from[i] << 8));
@@ -164,8 +164,8 @@ static void read_scales(const uint8_t *p, int group, int *scale, int *least)
   }
 }
 
-/* Decodes groups: 2i and 2i + 1 are the low and high halves of 32 bytes; bit g of the 32 bytes
-** `fifth`, which may be missing, is the fifth bit of group g. */
+/* Decodes the groups of a block. Groups 2i and 2i + 1 are the low and high halves of 32 bytes.
+** fifth: 32 bytes whose bits g are the fifth bits of group g, or NULL. */
 static void decode_groups(float *to, const uint8_t *block, const uint8_t *fifth,
     const uint8_t *nibbles)
 {
@@ -196,9 +196,9 @@ static int decode_q5_k(void *to, const uint8_t *from, int64_t n)
   return TY_OK;
 }
 
-/* Decodes 128 bytes with the low 4 bits, 64 with the high 2, 16 scales, the scale of these. Each
-** half of the block is 4 rows of 32: rows r and r + 2 share bytes of the low bits, all four those
-** of the high bits. */
+/* Decodes blocks of 128 bytes with the low 4 bits, 64 bytes with the high 2 bits, 16 scales and the
+** scale of these. Each half of a block is 4 rows of 32 elements: rows r and r + 2 share the bytes
+** of their low bits, all four rows those of their high bits. */
 static int decode_q6_k(void *to, const uint8_t *from, int64_t n)
 {
   enum { HIGH = 128, SCALES = 192, UNIT = 208, HALF = SUPER_BLOCK_ELEMENTS / 2 };

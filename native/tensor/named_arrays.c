@@ -1,6 +1,6 @@
-/* named_arrays.c - names and their tensors, in the order of insertion; a later tensor of the
-** same name takes the place of the earlier one. A bag keeps its tensors; what it hands out is
-** borrowed until it changes.
+/* named_arrays.c - ty_bag: named tensors in the order of insertion. A tensor replaces an earlier
+** one of the same name. A bag owns a reference to each; names and tensors that it returns are
+** borrowed, and valid until it changes.
 */
 #include "tensor/tensor.h"
 

@@ -1,21 +1,22 @@
-/* params.c - the reference's file of arrays ("x.params"): reading all its versions, writing the
-** current one.
+/* params.c - the reference's files of arrays (x.params): reads all versions, writes the current
+** one.
 **
-** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or
-** count), names (64-bit length, bytes). The reserved word, of any value, has in our checkpoints a
-** checksum: CRC-32 of all that follows, in the high half, and its complement in the low one.
-** A record of version 2: 32-bit magic, storage type, shape
-** (32-bit ndim, 64-bit dims), device type and id, dtype, elements; no more than the shape where
-** ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the magic too and
-** has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array). A
-** sparse record (storage type 1 or 2) adds a shape of what is stored and index arrays; it is
-** read as a dense array. The reference writes the shape of what is stored before it waits for the
-** array and the shapes of the index arrays after it, so only these say how much is stored.
+** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or count),
+** names (64-bit length, bytes). The reserved word, of any value, has in our checkpoints a checksum:
+** CRC-32 of all that follows, in the high half, and its complement in the low one. A record of
+** version 2: 32-bit magic, storage type, shape (32-bit ndim, 64-bit dims), device type and id,
+** dtype, elements; no more than the shape where ndim is 0 (a null array). Version 1 lacks the
+** storage type; version 0 lacks the magic too and has 32-bit dims; version 3 is 2 with NumPy's
+** shapes (ndim 0 is a scalar, -1 a null array). A sparse record (storage type 1 or 2) adds a shape
+** of what is stored and index arrays; it is read as a dense array. The reference writes the shape
+** of what is stored before it waits for the array and the shapes of the index arrays after it, so
+** only these say how much is stored.
 **
-** Nothing is believed before it is checked against the bytes that are left: a damaged count
-** cannot make us allocate. All dense arrays that are made of sparse ones together may be 64 MiB
-** and four times the file. Integers of types that Tycho has not are read as wider ones. Null and
-** empty arrays, which Tycho has not, are left out of a file with names and refused in one without.
+** Counts are checked against the bytes that follow before memory is taken for them, so a damaged
+** one cannot make us allocate. All dense arrays made of sparse ones together may have 64 MiB plus
+** four times the bytes of the file. Integer types that Tycho does not have are read as wider ones.
+** Tycho has no null and no empty arrays: they are left out of files with names, and refused in
+** files without.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,17 +35,18 @@ enum { DENSE = 0, ROW_SPARSE = 1, CSR = 2 };
 
 struct cursor {
   const char *name;                                   /* of the file, for messages */
-  FILE *file;                                         /* or, NULL, */
+  FILE *file;                                         /* NULL: in memory */
   const uint8_t *data;
   uint64_t size, at;
-  uint64_t dense;                                     /* bytes that sparse arrays have become */
-  uint32_t crc;                                       /* of the bytes taken after the checksum */
+  /* bytes of dense arrays made of sparse ones */
+  uint64_t dense;
+  uint32_t crc;                                       /* of the bytes read after the checksum */
 };
 
 static uint64_t checksum_word(uint32_t crc) { return (uint64_t)crc << 32 | (uint32_t)~crc; }
 
-/* Returns whether the halves of a word are complements, as in a word of ours, some bits of which
-** may be damaged. */
+/* Returns whether the halves of a word are complements but for at most 4 bits: it is a checksum of
+** ours, perhaps damaged. */
 static bool is_checksum(uint64_t word)
 {
   return __builtin_popcount((uint32_t)(word >> 32) ^ (uint32_t)~word) <= 4;
@@ -142,7 +144,7 @@ static int take_shape(struct cursor *r, struct shape *s)
   return take_dims(r, s, false);
 }
 
-/* Returns the number of elements; -1: more than 64 bits hold. */
+/* Returns the number of elements; -1: it does not fit in 64 bits. */
 static int64_t count_elements(const struct shape *s)
 {
   int64_t n = 1;
@@ -153,7 +155,7 @@ static int64_t count_elements(const struct shape *s)
   return n;
 }
 
-/* Types of the reference that arrays here do not have, and those that hold their numbers. */
+/* Types of the reference that Tycho does not have. */
 enum { INT16 = 8, UINT16, UINT32, UINT64 };
 static const struct { uint8_t size, dtype; } foreign[] = {
   [INT16]  = { 2, TY_I32 },
@@ -183,8 +185,8 @@ static int stored_count(struct cursor *r, const struct shape *s, int code, int64
   return fits ? TY_OK : fail_corrupt(r, "the file ends within the elements of an array");
 }
 
-/* Writes n numbers of a foreign type, which end where the wide ones will end, as wide ones. An
-** element is read before its place is written. */
+/* Widens n numbers of a foreign type in place. They are at the end of the memory of the wide ones,
+** so that each is read before it is overwritten. */
 static int widen_values(struct cursor *r, char *p, int64_t n, int code)
 {
   const size_t size = foreign[code].size, wide = dtype_size(foreign[code].dtype);
@@ -212,7 +214,7 @@ static int widen_values(struct cursor *r, char *p, int64_t n, int code)
   return TY_OK;
 }
 
-/* Reads n elements into memory for as many of loaded_dtype(code). Bytes of bools become 0 or 1. */
+/* Reads n elements into memory for n of loaded_dtype(code). Bools become 0 or 1. */
 static int take_elements(struct cursor *r, void *p, int64_t n, int code, const char *what)
 {
   const size_t size = stored_size(code), wide = dtype_size(loaded_dtype(code));
@@ -316,7 +318,7 @@ static int64_t row_elements(const struct shape *s)
   return count_elements(&row);
 }
 
-/* Returns the shape of the stored elements, as the index arrays have it. */
+/* Returns the shape of the stored elements, derived from the index arrays. */
 static struct shape stored_shape(const struct record *x)
 {
   if (x->storage == CSR) return x->index[1].shape;
@@ -366,8 +368,8 @@ static int fill_csr(struct cursor *r, const struct record *x, const struct store
   return TY_OK;
 }
 
-/* Makes the dense array of a sparse one. It may be larger than what is stored of it, but not beyond
-** all proportion to the file. */
+/* Makes the dense array of a sparse one. It may be larger than the stored elements, within the
+** limit that the head of this file gives. */
 static int sparse_tensor(struct cursor *r, const struct record *x, ty_tensor **out)
 {
   int64_t n = count_elements(&x->shape);
@@ -529,7 +531,7 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-struct sink { FILE *file; uint32_t crc; };            /* the stream remembers a failure */
+struct sink { FILE *file; uint32_t crc; };            /* a failure is kept by the stream */
 
 static void put_bytes(struct sink *f, const void *p, size_t n)
 {
@@ -603,7 +605,8 @@ static int put_contents(struct sink *f, const ty_bag *b, int n, int named)
   return TY_OK;
 }
 
-/* Writes all arrays. The checksum comes last if the writer can go back for it: not in a pipe. */
+/* Writes all arrays. The checksum is filled in last, if the file allows seeking back (not a
+** pipe). */
 static int put_all(struct target *to, const ty_bag *b, int n, int flags)
 {
   bool named = flags & TY_PARAMS_NAMED, checked = flags & TY_PARAMS_CHECKED;
@@ -622,7 +625,7 @@ int ty_params_save(const char *path, const ty_bag *b, int flags)
 {
   NEED(path && b, TY_ETYPE, "ty_params_save: the path or the arrays are missing");
   int n = bag_size(b);
-  for (int i = 0; i < n; i++) { /* late failures come out before any file is touched */
+  for (int i = 0; i < n; i++) { /* failed arrays are found before a file is touched */
     ty_tensor *t;
     TRY(ty_bag_at((ty_bag *)b, i, NULL, &t));
     TRY(ty_tensor_wait(t, 0));

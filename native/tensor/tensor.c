@@ -1,9 +1,9 @@
 /* tensor.c - typed arrays: descriptors, and the public calls on one tensor.
 **
-** A tensor is a descriptor and a place in a storage; views share the storage, and with it
-** tickets and failure marks. write and read are synchronous: they wait for the tasks in flight
-** and then move bytes in the caller's thread. copy is a task. A copy into a part of a storage
-** lists it among its reads too: the rest of a failed one must not become valid.
+** A tensor is a descriptor and an offset in a storage; views share the storage, and with it tickets
+** and failure marks. write and read are synchronous: they wait for the storage's tasks and then
+** move bytes in the caller's thread. copy is a task. A copy into a part of a storage also lists it
+** among its reads: otherwise the rest of a failed storage would become valid.
 */
 #include "tensor/tensor.h"
 #include "device/queue.h"
@@ -123,7 +123,7 @@ int ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros)
       "ty_tensor_blank: the descriptor or a result's place is missing");
   TRY(tensor_check_desc(d));
   const struct device_ops *ops = device_ops(
-      d->device); /* NULL: there is no such device, as making the array says */
+      d->device); /* NULL: no such device; making the storage fails with that */
   *zeros = ops && ops->blank && desc_bytes(d) >= ops->blank;
   return *zeros ? tensor_new_zeros(d, out) : ty_tensor_new(d, out);
 }
@@ -174,16 +174,18 @@ int ty_tensor_keep(ty_tensor *t)
 void ty_tensor_free(ty_tensor *t)
 {
   if (!t || mem_kept() || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
-  storage_free(t->storage); /* first: a call that no array has an output of does not run */
+  /* before the history: a recorded call whose outputs no array holds is not run */
+  storage_free(t->storage);
   if (t->history) tensor_drop_history(t->history);
   mem_block_free(t, sizeof *t);
   live_add(LIVE_TENSOR, -1);
 }
 
-/* How many arrays ahead of the one that is freed a tensor, and then its storage, are fetched. */
+/* How many arrays before its turn a tensor, and then its storage, are prefetched in
+** ty_tensors_free. */
 enum { AHEAD_TENSOR = 8, AHEAD_STORAGE = 4 };
 
-/* Starts to bring an object into the caches. */
+/* Prefetches an object into the caches. */
 static void fetch_object(const void *p, size_t bytes)
 {
   for (size_t at = 0; at < bytes; at += ALIGN) __builtin_prefetch((const char *)p + at, 1);
@@ -262,8 +264,8 @@ int ty_tensor_const_data(ty_tensor *t, const void **out)
   return TY_OK;
 }
 
-/* Returns the elements in memory of the host, which may write through the pointer. It counts as a
-** write now, so ask again before each one. */
+/* Returns a pointer to the elements in host memory, which the caller may read and write. The call
+** itself counts as a write: call it again before each later write. */
 int ty_tensor_data(ty_tensor *t, void **out)
 {
   const void *unused;
@@ -280,7 +282,7 @@ void mend_bools(uint8_t *p, size_t n)
   for (size_t i = 0; i < n; i++) p[i] = p[i] != 0;
 }
 
-/* Writes bools, each as 0 or 1, by pieces, since `src` is the caller's. */
+/* Writes bools as 0 or 1, copied piece by piece, since `src` must not be changed. */
 static int write_bools(ty_tensor *t, const char *src, size_t bytes)
 {
   uint8_t piece[4096];
@@ -354,7 +356,7 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   ty_tensor_keep(src);
   const struct access read = tensor_access(src);
   struct access write = tensor_access(dst);
-  /* A weight that follows another one keeps its old value where that one could not change. */
+  /* If a weight that `dst` copies fails to change, `dst` keeps its old value as well. */
   write.in_place = __atomic_load_n(&src->storage->lasting, __ATOMIC_RELAXED) &&
       __atomic_load_n(&dst->storage->lasting, __ATOMIC_RELAXED);
   struct task t = { run_copy, drop_copy, c, &read, &write, 1, 1, NULL, 0, 0,
@@ -370,7 +372,8 @@ static bool bytes_overlap(const ty_tensor *a, const ty_tensor *b)
   return a->storage == b->storage && a->offset < end_b && b->offset < end_a;
 }
 
-/* Copies by a tensor in between. Converting needs both sides on one device and apart. */
+/* Copies through a temporary tensor: a conversion needs both sides on one device, not
+** overlapping. */
 static int copy_in_steps(ty_tensor *dst, ty_tensor *src)
 {
   ty_tensor *middle;

@@ -13,52 +13,51 @@ struct ty_tensor {
   int32_t  refs;
   int32_t  readonly;                                  /* writes through this tensor are refused */
   struct history *history;                            /* recorded call (lazy/history.h), or NULL */
-  int32_t  history_out;                               /* the output of `history` that it is */
-  int32_t  made;                                      /* why there is none: MADE_* */
+  int32_t  history_out;                               /* which output of `history` it is */
+  int32_t  made;                                      /* MADE_*: why `history` is NULL */
 };
 
-/* Drops the history of a tensor that is freed. Set by room lazy. */
+/* Called with the history of a tensor that is freed. Set by lazy/. */
 extern void (*tensor_drop_history)(struct history *h);
 
 /* Returns the address of the first element. */
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
 
-/* Sets each byte other than 0 to 1: bools of files and callers, which kernels expect to be 0 or
-** 1. */
+/* Sets each byte other than 0 to 1. For bools from files and callers: kernels expect 0 or 1. */
 void mend_bools(uint8_t *p, size_t n);
 
-/* Returns the bytes of t, for a task's lists. */
+/* Returns the access to all bytes of t, for a task's lists. */
 static inline struct access tensor_access(const ty_tensor *t)
 {
   const size_t begin = (size_t)t->offset;
   return (struct access){ t->storage, begin, begin + t->bytes, false };
 }
 
-/* Makes a tensor on a storage, `offset` bytes after its begin. Takes a reference to s. */
+/* Makes a tensor over a storage, `offset` bytes from its start. Adds a reference to s. */
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
 
-/* Makes a tensor in the caller's memory, as tensor_on does. It is no object of ty_live. Others may
-** refer to it for a while; it ends by tensor_move to no storage. */
+/* Makes a tensor as tensor_on does, but in memory of the caller, and ty_live does not count it.
+** Others may hold references to it for a while. End it with tensor_move(t, NULL, 0). */
 void tensor_init(ty_tensor *t, const ty_desc *d, struct storage *s, int64_t offset);
 
-/* Moves a tensor that only the caller uses to another storage of its device, to which it takes a
-** reference. NULL: to none; the tensor can be moved again. */
+/* Moves a tensor that only the caller uses to another storage on its device, and adds a reference
+** to that. s NULL: it has no storage until it is moved again. */
 void tensor_move(ty_tensor *t, struct storage *s, int64_t offset);
 
-/* Makes a tensor of zeros on a CPU. Pages of large ones are touched at their first use. */
+/* Makes a tensor of zeros on a CPU. A large one takes memory page by page, when it is first
+** used. */
 int tensor_new_zeros(const ty_desc *d, ty_tensor **out);
 
-/* Bytes that a process can address. Sums of sizes up to it do not overflow. */
+/* Bytes that a process can address. Sums of a few sizes up to it do not overflow. */
 #define TENSOR_BYTES_MAX ((int64_t)1 << 47)
 
-/* Returns the number of elements: 0 while an axis or the number of axes is unknown, INT64_MAX if it
-** does not fit. */
+/* Returns the number of elements: 0 while an axis or ndim is unknown, INT64_MAX on overflow. */
 int64_t desc_count(const ty_desc *d);
 
-/* Returns whether the known sizes have a product that fits. */
+/* Returns whether the product of the known axes fits in 64 bits. */
 bool desc_countable(const ty_desc *d);
 
-/* Returns the bytes of all elements, SIZE_MAX if the number does not fit. */
+/* Returns the bytes of all elements; SIZE_MAX on overflow. */
 size_t desc_bytes(const ty_desc *d);
 
 /* Returns TY_ESHAPE if d has more than TENSOR_BYTES_MAX bytes. */
@@ -67,7 +66,7 @@ int desc_check_size(const ty_desc *d);
 /* Checks that shape and dtype of d are known and that its size is possible. */
 int tensor_check_desc(const ty_desc *d);
 
-/* Returns whether the number of axes and all of them are known. */
+/* Returns whether ndim and all axes are known. */
 bool desc_known(const ty_desc *d);
 
 /* Returns whether both have the same axes. */

@@ -1,6 +1,6 @@
-/* convert.c - loops of base/cast.h for one instruction set: compiled once per set with
-** -DISA=name. They are plain loops that the compiler makes vectors of; elements do not meet, so
-** every set gives the same bits. To half types there are vectors by hand, with these bits, too.
+/* convert.c - the loops of base/cast.h, compiled once per instruction set with -DISA=name. They are
+** plain loops that the compiler vectorises; every set gives the same bits. Conversions to half
+** types also have hand-written vectors, with the same bits.
 */
 #include "base/cast.h"
 #include "base/isa/halves.inc"

@@ -1,5 +1,5 @@
-/* narrow.c - the conversion of float32 to bfloat16 by the processor's own instruction, where it has
-** one (-DISA=avx512_narrow); else the file is empty.
+/* narrow.c - converts float32 to bfloat16 by the processor's instruction (-DISA=avx512_narrow);
+** empty for other instruction sets.
 */
 #include "base/cast.h"
 #if defined __AVX512BF16__ && !defined TY_TILES

@@ -1,11 +1,11 @@
-/* conv.c - forward and the data's gradient. See conv.h; the weight's gradient is in weight.c.
+/* conv.c - forward and the data's gradient of conv.h; the weight's gradient is in weight.c.
 **
-** Forward: per image and group, filters x depth (packed in strips once per version of the
-** weight) times depth x positions. Positions are cut into blocks of a few panels; depth into
-** runs of whole channels, so that a run of a block of panels stays in the second cache while all
-** filters pass over it. Data's gradient: depth x filters (packed in strips per block of
-** channels) times filters x positions (dy in place) makes rows of columns, which are added to
-** the image. A block of channels of one image belongs to one thread.
+** Forward: for each image and group, the weight (filters x depth, packed in strips once per
+** version) times columns (depth x positions). Positions are cut into blocks of a few panels, depth
+** into runs of whole channels, so that a run of a block of panels stays in the second-level cache
+** while all filters use it. Data's gradient: the transposed weight (depth x filters, packed in
+** strips per block of channels) times dy (filters x positions, in place) gives rows of columns,
+** which are added to the image. One thread computes a block of channels of one image.
 */
 #include "kernel/conv/inner.h"
 
@@ -18,8 +18,7 @@ bool window_1x1(const struct window *w)
   return true;
 }
 
-/* Returns whether a packed weight is kept between runs: not where that takes much memory and saves
-** little time. */
+/* Not where keeping it takes much memory and saves little time. */
 bool convolve_keeps(const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),
@@ -47,7 +46,6 @@ int window_runs(const struct window *w, int64_t j, int64_t cols, struct run_of *
   return n;
 }
 
-/* Returns whether every tap of every run is inside the image. */
 bool window_inside(const struct window *w, const struct run_of *run, int n)
 {
   for (int i = 0; i < n; i++)
@@ -64,7 +62,6 @@ static int64_t conv_find_pixel(const struct window *w, int64_t z, int64_t y, int
   return (z * w->in[1] + y) * w->in[2] + x;
 }
 
-/* Lists the part of each run that tap (z, y, x) of the window sees inside the image. */
 int window_pieces(const struct window *w, const struct run_of *run, int n, int64_t z, int64_t y,
     int64_t x, struct gemm_piece *piece, bool *gaps)
 {
@@ -94,8 +91,6 @@ void window_offsets(const struct window *w, int64_t *tap)
         *tap++ = conv_find_pixel(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
 }
 
-/* Columns j .. j + cols of an image's channels, all taps: to panel rows of `width`, or from them
-** and added to it. */
 void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols,
     int64_t channels, int64_t width, const int64_t *tap, const void *from, void *to, bool back)
 {
@@ -150,7 +145,7 @@ struct forward_pass {
   int64_t across;                                     /* units along the positions */
   int64_t down;                                       /* units along the filters */
   bool is_1x1;                                        /* with stride 1 and no padding */
-  bool direct;                                        /* the image serves as the panel */
+  bool direct;                                        /* the image is used as the panel */
 };
 
 static int64_t conv_count_run_channels(const struct window *w, const struct gemm_type *t)
@@ -247,7 +242,7 @@ static void conv_run_forward_units(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Strips of `height` rows for each group. */
+/* Packs strips of `height` rows for each group. */
 struct strips {
   const struct gemm_type *t;
   size_t size;
@@ -281,7 +276,7 @@ static const void *conv_keep_strips(
   return s->out;
 }
 
-/* Cuts positions first (their panels are filled once), then filters. */
+/* Cuts positions first, whose panels are filled once, then filters. Returns the number of units. */
 static int64_t conv_cut_forward(struct forward_pass *f)
 {
   const struct window *w = f->w;
@@ -364,7 +359,8 @@ struct data {
   bool add;
 };
 
-/* Returns how many channels' columns stay in the second cache: channels x taps x CONV_COLUMNS. */
+/* Returns how many channels' columns (channels x taps x CONV_COLUMNS) fit the second-level
+** cache. */
 static int64_t conv_count_block_channels(const struct window *w, const struct gemm_type *t)
 {
   int64_t most = MAX(1, CONV_DATA_ROWS / window_taps(w));

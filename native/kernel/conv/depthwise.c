@@ -1,10 +1,10 @@
-/* depthwise.c - windows that see one channel only (depthwise): rows times numbers, no product of
-** matrices.
+/* depthwise.c - convolutions with one channel per group: rows times scalars instead of matrix
+** products.
 **
-** A unit is one plane of the output (of the data's gradient: of the data; of the weight's: one
-** filter). Forward copies some rows of the image with the zeros around them, so that an output row
-** is one sum over the taps, in registers. Elsewhere the part of a row inside the image that a tap
-** of the window sees is added with the tap's weight.
+** A unit is one plane of the output (for the data's gradient: of the data; for the weight's: one
+** filter). Forward copies some rows of the image with padding, so that an output row is one sum
+** over the taps, in registers. Elsewhere the part of a row that a tap reads inside the image is
+** added, times the tap's weight.
 */
 #include "kernel/conv/inner.h"
 
@@ -49,8 +49,8 @@ static struct sight depthwise_find_sight(const struct window *w, int64_t row, in
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* Some output rows' part of an image, zeros around it included. Column c is in phase c % stride at
-** c / stride, so that what a tap sees of neighbouring outputs is in one piece. */
+/* The padded part of an image under some output rows. Column c is in phase c % stride at c /
+** stride, so that the inputs of a tap for neighbouring outputs are contiguous. */
 struct padded {
   int64_t rows;                                       /* output rows */
   int64_t height;                                     /* image rows under them */
@@ -78,7 +78,8 @@ static size_t depthwise_count_padded_bytes(const struct window *w)
   return align_up((size_t)(p.height * p.line + window_taps(w)) * dtype_size(w->dtype), ALIGN);
 }
 
-/* Planes of which a few rows are small; others go tap by tap. */
+/* Returns whether a few rows of a plane are small enough to be copied; others are computed tap by
+** tap. */
 static bool depthwise_is_padded(const struct window *w)
 {
   return w->in[0] == 1 && w->kernel[0] == 1 && !w->pad[0] &&
@@ -107,8 +108,7 @@ static void depthwise_copy_apart(int64_t n, const char *x, int64_t stride, size_
     for (int64_t i = 0; i < n; i++) ((float *)to)[i] = ((const float *)x)[i * stride];
 }
 
-/* Copies row y of a plane, zeros where it is outside, between the zeros of the border, which the
-** caller has written. */
+/* Copies row y of a plane between its padding, which is already set; zeros if it is outside. */
 static void depthwise_pad_row(
     const struct depth *d, const struct padded *p, const char *plane, int64_t y, char *to)
 {
@@ -134,7 +134,7 @@ static void depthwise_pad_row(
   }
 }
 
-/* Returns a filter's weight, times its scale, in the thread's own place if there is one. */
+/* Returns a filter's weight; with a scale the product, in `own`. */
 static const char *depthwise_scale_weight(const struct depth *d, int64_t filter, char *own)
 {
   const char *weight = d->weight + (size_t)(filter * d->taps) * d->size;
@@ -213,7 +213,7 @@ static void depthwise_run_tap_planes(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Lists where each tap of a window is in a piece. */
+/* Lists the offset of each tap in a padded piece. */
 static void depthwise_list_padded_offsets(const struct window *w, int64_t *offset)
 {
   const struct padded p = depthwise_make_padded(w);

@@ -1,12 +1,12 @@
 /* few.c - convolutions with a few positions: dot products of filters and windows.
 **
-** What the windows of all positions see is copied, one window after the other. Each filter is then
-** multiplied by all of them while it is read, in place and along its depth: so few products wait
-** for the weight, and a packed one would be no faster.
+** The inputs of all windows are copied, one window after the other. Each filter is then multiplied
+** by all of them while it is read in place, along its depth: so few products are bound by reading
+** the weight, and packing it would not help.
 */
 #include "kernel/conv/inner.h"
 
-enum { FILTERS = 4 };                                 /* that go through the windows together */
+enum { FILTERS = 4 };                                 /* filters multiplied together */
 
 bool few_profitable(const struct window *w)
 {
@@ -21,9 +21,10 @@ size_t few_scratch(const struct window *w)
   return (size_t)(window_out(w) * window_depth(w)) * dtype_size(w->dtype);
 }
 
-/* -- what the windows see ---------------------------------------------------------------------- */
+/* -- inputs of windows ------------------------------------------------------------------------- */
 
-/* Copies row (z, y) of one channel, as the taps along the width see it from column x on. */
+/* Copies the elements of row (z, y) of one channel that the taps along the width read from column x
+** on. */
 static void few_copy_row(
     const struct window *w, const char *row, bool inside, int64_t x, size_t size, char *to)
 {
@@ -34,7 +35,7 @@ static void few_copy_row(
       memset(to, 0, size);
 }
 
-/* Copies what position j of an image sees. */
+/* Copies the inputs of position j of an image. */
 static void few_copy_window(const struct window *w, const char *image, int64_t j, char *to)
 {
   const size_t size = dtype_size(w->dtype), taps = (size_t)w->kernel[2] * size;

@@ -1,19 +1,20 @@
 /* levels.c - a convolution of 8-bit levels. See conv.h.
 **
-** An image becomes words of four channels, with borders that hold the level of 0. Panels of the
-** right side are filled from it like those of a float32 image with a fourth of the channels, since
-** words are copied as numbers are; there is no matrix of columns. Weights are in the same order and
-** are kept. A unit is some positions times some filters of a group; its sums become results while
-** they are in the cache. A batch is divided by images, a single image by units.
+** An image is converted to words of four channels, with borders of the level of 0. Panels of the
+** right side are filled from these like from a float32 image with a quarter of the channels,
+** without a matrix of columns. Weights are reordered in the same way and kept. A unit is some
+** positions times some filters of a group; its sums are converted to results in the cache. Threads
+** divide a batch by images, a single image by units.
 */
 #include "kernel/conv/inner.h"
 
 enum {
   PER = 4,                                            /* channels of a word */
-  MOST_PANELS = 8,                                    /* panels of a unit, at most */
-  UNITS = 8,                                          /* units or images that keep cores busy */
-  PANEL_BYTES = 512 << 10,                            /* panels of a unit, in the second cache */
-  SUM_BYTES = 256 << 10,                              /* its sums, in the same cache */
+  MOST_PANELS = 8,                                    /* most panels of a unit */
+  UNITS = 8,                                          /* enough units or images for all cores */
+  /* bytes of a unit's panels, in the second-level cache */
+  PANEL_BYTES = 512 << 10,
+  SUM_BYTES = 256 << 10,                              /* bytes of its sums, in the same cache */
 };
 
 struct levels_pass {
@@ -38,7 +39,7 @@ struct levels_pass {
   size_t panel_bytes;                                 /* of its panels */
   size_t sum_bytes;                                   /* of its sums */
   char *threads;
-  /* the image under way */
+  /* index of the current image */
   int64_t image;
   const uint8_t *levels;
   char *image_words;
@@ -58,8 +59,8 @@ static struct window levels_make_word_window(const struct window *w)
   return x;
 }
 
-/* Returns whether threads take images, not parts of one. That must not depend on the number of
-** threads, which the function that counts scratch does not know. */
+/* Returns whether threads divide the batch by images rather than an image by units. That must not
+** depend on the number of threads, which is unknown when scratch is counted. */
 static bool levels_divides_images(const struct window *w) { return w->n >= UNITS; }
 
 static struct levels_pass levels_make_pass(const struct window *w, int dtype)
@@ -139,8 +140,8 @@ static void levels_order_filters(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Finds the filters in the order of the words, and their zero terms, in the instruction's state;
-** writes them there where they are not those of this weight. */
+/* Finds the reordered filters and their zero terms in the instruction's state, and computes them if
+** the weight has changed. */
 static int levels_order_weight(struct levels_pass *x, struct gemm_kept *kept)
 {
   const struct window *w = &x->v->w;
@@ -165,14 +166,13 @@ static char *levels_find_thread_buffer(const struct levels_pass *x)
   return x->threads + levels_count_thread_bytes(x) * (size_t)parallel_index();
 }
 
-/* Returns the bits to invert in words of the image: those that take 128 from each uint8. */
+/* Returns the bits to invert in words of the image, which subtracts 128 from each uint8. */
 static uint32_t levels_get_flip(const struct levels_pass *x)
 {
   return x->v->dtype == TY_U8 ? 0x80808080u : 0;
 }
 
-/* Makes words of the image: those of blocks begin .. end - 1 of four channels, counted through all
-** groups of the convolution. */
+/* Makes the words of blocks begin .. end - 1 of four channels, counted over all groups. */
 static void levels_make_words(int64_t begin, int64_t end, void *context)
 {
   const struct levels_pass *x = context;
@@ -199,7 +199,7 @@ static void levels_make_words(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Makes results of the sums of `rows` filters from `channel` on, at `n` positions from j on. */
+/* Converts the sums of `rows` filters from `channel` on, at n positions from j on, to results. */
 static void levels_finish_unit(const struct levels_pass *x, const int32_t *sums, int64_t channel,
     int64_t rows, int64_t j, int64_t n)
 {
@@ -271,7 +271,7 @@ static void levels_multiply_units(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Takes image i into `buffer` of a thread, float32 as levels. */
+/* Loads image i into a thread's `buffer`; float32 is quantized. */
 static void levels_enter_image(struct levels_pass *x, int64_t i, char *buffer)
 {
   const struct convolve_levels *v = x->v;

@@ -1,66 +1,68 @@
-/* onednn.h - one direction of a convolution as oneDNN primitives: the convolution itself and the
-** copies around it.
+/* onednn.h - one direction of a convolution by oneDNN: its primitive, and copies to and from the
+** layouts that it needs.
 **
-** `images` images of the batch are computed at once. Where the primitive needs a blocked layout,
-** arrays are copied to or from it.
+** `images` images of the batch are computed by one call of the primitive.
 */
 #pragma once
 #include "kernel/conv/conv.h"
 #include "kernel/onednn.h"
 
-enum { FORWARD, DATA, WEIGHT, SCALED, PARTS };        /* SCALED: forward with POST_SCALE */
+/* direction; SCALED: forward with POST_SCALE */
+enum { FORWARD, DATA, WEIGHT, SCALED, PARTS };
 
-struct onednn_shape {                                        /* of one direction */
+struct onednn_shape {                                        /* what determines a primitive */
   struct window window;
   const ty_desc *x, *w, *y;
   int     which, act;
-  int     block[OPERANDS];                            /* of the arrays, as in struct operand */
+  int     block[OPERANDS];                            /* operand.block of the arrays */
   bool    bias;
-  bool    sum;                                        /* onto what Y holds */
-  bool    scaled;                                     /* the weight's rows are */
-  bool    keeps;                                      /* the weight's packed copy, for later runs */
-  /* products of bfloat16: what is read is rounded on its way in */
+  bool    sum;                                        /* adds to Y */
+  bool    scaled;                                     /* the weight's rows are scaled */
+  bool    keeps;                                      /* the packed weight is kept between runs */
+  /* operands are rounded to bfloat16 when they are copied in */
   bool    rounded;
-  int64_t images;                                     /* at once */
-  /* of the weight, of which `window` has one: a primitive computes these filters */
+  int64_t images;                                     /* images of a call */
+  /* parts of the filters, each computed by one call; `window` has the filters of one */
   int     parts;
-  bool    divided;                                    /* run by one thread, beside others */
-  /* rows of the output at once, of blocks in scratch, without zeros around; 0: whole images */
+  /* each call runs on one thread, parallel to others */
+  bool    divided;
+  /* rows of the output per call, copied to scratch in blocks, without padding; 0: whole images */
   int64_t rows;
 };
 
-/* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the
-** primitive's own. */
-/* Bytes of copies in the primitive's own form; 0: none is needed. */
+/* Bytes of scratch: copies of arrays in the primitive's layout (0: not needed), and the primitive's
+** own. */
 struct onednn_bytes {
   size_t x, y;
-  size_t w;                                           /* of a weight's gradient */
-  size_t packed;                                      /* of a weight */
-  size_t pad;                                         /* scratch of the primitive */
+  size_t w;                                           /* the weight's gradient */
+  size_t packed;                                      /* a weight */
+  size_t pad;                                         /* the primitive's own scratch */
 };
-/* Widens *r to what holds *o too. */
+/* Sets each member of *r to the maximum of both. */
 void    onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o);
 
 struct onednn_primitive {
   enum { NEW, READY, UNABLE } made;
-  int threads;                                        /* for which it was made */
+  int threads;                                        /* team size for which it was made */
   dnnl_stream_t stream;
   dnnl_primitive_t conv;
-  dnnl_primitive_t copy[OPERANDS];                    /* NULL: it takes the plain array */
+  dnnl_primitive_t copy[OPERANDS];                    /* copies arrays; NULL: no copy is needed */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
-  /* where this team needs more than was planned */
+  /* own scratch, if this team needs more than was planned */
   void *own_pad;
   int parts;
   size_t plain_part;                                  /* bytes of a part of the plain weight */
-  size_t packed_part;                                 /* of the packed one */
-  /* blocked weight, part by part, of this version of that array and of its scale; or NULL */
+  size_t packed_part;                                 /* bytes of a part of the packed one */
+  /* packed weight, part by part; NULL: not yet. Of array `of` with these versions of it and its
+  ** scale */
   void *packed;
   uint64_t version, scale;
   const void *of;
 };
 
-/* Returns false where oneDNN has no primitive. */
+/* Finds the scratch for all team sizes. Returns false if oneDNN has no suitable primitive. */
 bool    part_bytes(const struct onednn_shape *s, struct onednn_bytes *out);
+/* Makes the primitive, its copies and memory objects; p->made is READY or UNABLE then. */
 void    part_make(struct onednn_primitive *p, const struct onednn_shape *s,
     const struct onednn_bytes *r);
 void    part_release(struct onednn_primitive *p);

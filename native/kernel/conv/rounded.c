@@ -1,17 +1,16 @@
 /* rounded.c - a convolution of float32 whose operands are rounded to bfloat16. See conv.h.
 **
-** Channels that follow each other are in one word, so that the channels of an image become half as
-** many planes of words, with borders of zeros. Panels of the right side are filled from them like
-** those of a float32 image, since words move as numbers do. The weight is rounded in the same
-** order and kept. A thread takes whole images.
+** Two consecutive channels form one word, so that an image becomes half as many planes of words,
+** with borders of zeros. Panels of the right side are filled from these like from a float32 image.
+** The weight is rounded in the same order and kept. A thread computes whole images.
 */
 #include "base/cast.h"
 #include "kernel/conv/inner.h"
 
 enum {
   PER = 2,                                            /* channels of a word */
-  MOST_PANELS = 4,                                    /* that are filled before they are used */
-  /* what a packed row writes past its end, in words: less than two vectors */
+  MOST_PANELS = 4,                                    /* panels filled before they are used */
+  /* words that a packed row writes past its end: less than two vectors */
   SLACK = 32,
 };
 
@@ -97,7 +96,8 @@ static void rounded_make_words(const struct rounded_pass *x, const float *from, 
     for (int64_t l = 0; l < rows; l++) {
       const int64_t z = l / w->in[1] + w->pad[0], y = l % w->in[1] + w->pad[1];
       uint32_t *row = to + c * plane + (padded ? (z * b->in[1] + y) * b->in[2] + w->pad[2] : 0);
-      /* the zeros that a panel has after its last column come before what is there later */
+      /* in ascending order: the zeros after a panel's last column are overwritten by the next
+      ** panel */
       for (int64_t i = 0; i < length; i += nr)
         gemm_type(GEMM_ROUNDED)->panel(MIN(PER, w->channels - c * PER), MIN(nr, length - i),
             from + l * length + i, in, row + i);

@@ -1,9 +1,9 @@
-/* tiles.h - the inner loops of a convolution on tiles (conv/tiles.c), of processors that have them
-** (conv/isa/tiles.c).
+/* tiles.h - inner loops of convolutions on matrix tiles (AMX), for conv/tiles.c and
+** conv/tiles_weight.c.
 **
 ** A tile of the left side is 16 positions of 32 channels, one of the right side 32 channels of 16
-** filters. Positions are 32 numbers of bfloat16, a cache line, that follow each other, so that a
-** tap of the window is an offset.
+** filters. A position is 32 bfloat16 numbers, a cache line. Positions are contiguous, so that a tap
+** of the window is an offset.
 */
 #pragma once
 #include <stdbool.h>
@@ -19,60 +19,60 @@ enum {
 /* The products of a block of filters with the positions of some tiles. */
 struct tiles_block {
   const uint16_t *x;                                  /* position 0 of the first 32 channels */
-  /* numbers from 32 channels to the next 32 */
+  /* elements from the plane of 32 channels to the next */
   int64_t plane;
-  /* how many times 32 channels there are */
+  /* number of such planes */
   int64_t channels;
-  /* offsets of the window's taps, in numbers */
+  /* offsets of the window's taps, in elements */
   const int64_t *tap;
-  /* how many taps there are */
+  /* number of taps */
   int64_t taps;
-  /* tiles of the right side: for each 32 channels and each tap that of the first and that of the
-  ** second 16 filters */
+  /* tiles of the right side: for each plane and tap, that of the first and that of the second 16
+  ** filters */
   const uint16_t *weight;
   /* number of tiles of the left side */
   int64_t tiles;
-  /* the first position of each of them */
+  /* per tile: its first position */
   const int32_t *first;
-  /* 16 places in y of each of these tiles, in positions; below 0: it is not written */
+  /* per tile: 16 positions in y; below 0: not written */
   const int32_t *where;
-  /* y of the first 16 filters, 16 numbers a position */
+  /* y of the first 16 filters, 16 elements per position */
   float *y;
-  /* numbers from there to the second 16 filters */
+  /* elements from there to the second 16 filters */
   int64_t block;
   int parts;                                          /* 1: there are no second 16 filters */
   /* as in struct convolve_end, from the first filter on */
   const float *scale;
-  const float *bias;                                  /* likewise */
+  const float *bias;                                  /* as in struct convolve_end, too */
   bool add;
   int act;
   /* applies an activation in place */
   void (*apply)(int act, int64_t n, void *x);
 };
 
-/* Sums of products over positions, for the gradient of the weight: two by two tiles of 16 filters
-** times 16 channels, one after the other, filters first. */
+/* A sum of products over positions, for the gradient of the weight: 2 x 2 tiles of 16 filters x 16
+** channels, stored one after the other, filters first. */
 struct tiles_sums {
-  /* tiles of 16 filters of 32 positions, one after the other */
+  /* contiguous tiles of 16 filters x 32 positions */
   const uint16_t *left;
-  /* numbers from there to the second 16 filters */
+  /* elements from there to the second 16 filters */
   int64_t left_next;
   /* rows of 16 channels of two positions */
   const uint16_t *right;
-  /* numbers from there to the second 16 channels */
+  /* elements from there to the second 16 channels */
   int64_t right_next;
-  /* of 32 positions */
+  /* number of groups of 32 positions */
   int64_t steps;
   float *sums;
-  bool add;                                           /* to the sums that are there */
+  bool add;                                           /* adds to the contents of `sums` */
 };
 
 struct conv_tiles {
   void (*multiply)(const struct tiles_block *b);
-  /* Rounds n positions, `step` numbers apart, of 16 channels and the next 16 (NULL: zeros). */
+  /* Rounds n positions, `step` elements apart, of 16 channels and of the next 16 (NULL: zeros). */
   void (*pack)(int64_t n, const float *low, const float *high, int64_t step, uint16_t *to);
   void (*add_up)(const struct tiles_sums *s);
-  /* Rounds n positions, `step` numbers apart, of 16 channels. */
+  /* Rounds n positions, `step` elements apart, of 16 channels. */
   void (*round)(int64_t n, const float *from, int64_t step, uint16_t *to);
   /* Makes n rows of tiles_sums.right of twice as many rounded positions. */
   void (*pair)(int64_t n, const uint16_t *from, uint16_t *to);
@@ -82,5 +82,5 @@ struct conv_tiles {
 
 /* Returns the loops of this processor; NULL: it has no tiles. */
 const struct conv_tiles *conv_tiles(void);
-/* Sets the loops that are used from now on, instead of those of the processor: for tests. */
+/* Replaces the processor's loops, for tests. */
 void conv_tiles_give(const struct conv_tiles *t);

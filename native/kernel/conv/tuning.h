@@ -1,19 +1,19 @@
-/* tuning.h - the numbers that convolutions are cut by.
+/* tuning.h - constants by which convolutions are divided and kernels chosen.
 **
-** Sums are made in an order that depends on some of these, so a change can change the last bits of
-** results. Sources: `scripts/dev/bench/bench.lua` (layers), AVX2 and AVX-512, on the dates given;
-** where none is given, 2026-11-21.
+** The order of sums depends on some of these, so a change can change the last bits of results.
+** Sources: `scripts/dev/bench/bench.lua` (layers), AVX2 and AVX-512, on the dates given, or else
+** 2026-11-21.
 */
 #pragma once
 #include "kernel/grain.h"
 
-/* multiply-adds of a unit of a forward product, above which it is halved while there are fewer
-** than CONV_UNITS */
+/* multiply-adds: a larger unit of a forward product is halved while there are fewer than
+** CONV_UNITS */
 #define CONV_UNIT_WORK 2e6
 
 enum {
   /* -- windows -- */
-  /* positions of a panel, or of the gradient's columns, at a time, at most */
+  /* most positions of a panel, or of the gradient's columns, at a time */
   CONV_COLUMNS = 128,
 
   /* -- packed weights that inference keeps (2026-11-22): any up to CONV_SMALL_WEIGHT, any below
@@ -27,7 +27,7 @@ enum {
   CONV_PANELS = 4,                                    /* panels of a block of positions */
   CONV_PANELS_1X1 = 8,                                /* panels of a block of a 1 x 1 window */
   CONV_UNITS = 32,                                    /* units that are enough for a team */
-  CONV_MIN_STRIPS = 3,                                /* strips of filters that stay together */
+  CONV_MIN_STRIPS = 3,                                /* least strips of filters of a unit */
 
   /* -- gradient of the data -- */
   /* rows of columns (channels x taps) that stay in the second cache */
@@ -40,8 +40,8 @@ enum {
   CONV_GATHER_GRAIN = 100000,                         /* elements of sums added by a chunk */
 
   /* -- gradient of the weight, with many filters (weight_outer.c) -- */
-  OUTER_FILTERS = 96,                                 /* filters, from which it is taken */
-  OUTER_POSITIONS = 1024,                             /* with one tap: the limit of positions */
+  OUTER_FILTERS = 96,                                 /* least filters */
+  OUTER_POSITIONS = 1024,                             /* most positions, for one tap */
   OUTER_ROWS = 128,                                   /* rows of columns at a time */
   OUTER_UNITS = 16,                                   /* units that are enough for a team */
   OUTER_SHARES_BYTES = 4 << 20,                       /* bytes of the shares' sums, at most */
@@ -65,24 +65,23 @@ enum {
   DEPTHWISE_PIECE = 16 << 10,
 };
 
-/* nanoseconds of an element of weight that is packed, of one that is added up for the bias's
-** gradient, of one of OUTER's sums */
+/* nanoseconds per element: of a packed weight, of a bias's gradient, of sums in weight_outer.c */
 #define CONV_STRIP_NS (PARALLEL_CHUNK_NS / 100000)
 #define CONV_BIAS_NS (PARALLEL_CHUNK_NS / 200000)
 #define OUTER_ADD_NS (PARALLEL_CHUNK_NS / 65536)
-/* of a multiply-add of one channel a group (depthwise.c): of gradients, and of padded rows */
+/* per multiply-add of depthwise.c: of gradients, of forward */
 #define DEPTHWISE_NS (PARALLEL_CHUNK_NS / 100000)
 #define DEPTHWISE_FORWARD_NS (PARALLEL_CHUNK_NS / 400000)
-/* of an element of an 8-bit weight that is packed (levels.c) */
+/* per element of a packed 8-bit weight (levels.c) */
 #define LEVELS_PACK_NS (PARALLEL_CHUNK_NS / 30000)
-/* of a step of 2 x 2 tiles (tiles.c, tiles_weight.c): 35 to 60 ns (2026-11-29) */
+/* per step of 2 x 2 tiles (tiles.c, tiles_weight.c): 35 to 60 ns (2026-11-29) */
 #define NS_TILES 50.0
-/* of a channel of Winograd's weight that is packed, for each panel of filters */
+/* per channel of Winograd's packed weight, for each panel of filters */
 #define WINOGRAD_PACK_NS (PARALLEL_CHUNK_NS / 500)
 
-/* Winograd, against oneDNN's direct kernels (2026-11-22): a weight must be carried for enough
-** tiles, more if that happens at each run; gradients, whose direct kernels are slower, need fewer
-** tiles. */
+/* Winograd, compared with oneDNN's direct kernels (2026-11-22): transforming the weight pays for
+** enough tiles only, for more if it is done at each run; gradients, whose direct kernels are
+** slower, need fewer tiles. */
 enum {
   WINOGRAD_MIN_CHANNELS = 16,    /* channels and filters */
   WINOGRAD_MIN_TILES_KEPT = 16,  /* the weight's points are kept */

@@ -1,25 +1,27 @@
-/* winograd.h - 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3), float32, channels
-** in blocks of a vector.
+/* winograd.h - 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3), in float32, with
+** channels in blocks of one vector.
 **
-** A quarter of the products, over tiles of 4 x 4 results that are carried into 36 planes and
-** back. Groups 1, padding at most 2; the leading axis of the window is 1. Forward rows may be
-** dilated: each tile then has every `dilate`-th row.
+** It needs a quarter of the products. Tiles of 4 x 4 results are transformed to 36 planes and back.
+** Requires one group, padding of at most 2, and a 2-D window. Forward rows may be dilated: each
+** tile then has every dilate-th row.
 */
 #pragma once
 #include "kernel/conv/conv.h"
 
 /* Returns false with TYCHO_WINOGRAD=0. */
 bool   winograd_on(void);
-/* Returns whether the window is such a one, in blocks as wide as this processor's vectors. back: of
-** the gradients, whose rows are not dilated. */
+/* Returns whether the window meets these conditions. back: for the gradients, whose rows must not
+** be dilated. */
 bool   winograd_able(const struct window *w, bool back);
-/* Returns why not, or NULL where it is faster than direct products. */
+/* Returns NULL if it is supported and faster than direct products, else the reason. keeps: the
+** transformed weight is kept between runs. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps);
 
-/* Returns whether the transformed weight, four times as large, is kept: few tiles do not make
-** up for making it anew. */
+/* Returns whether to keep the transformed weight, which is four times as large: with few tiles
+** transforming it at each run takes too long. */
 bool   winograd_keeps(const struct window *w);
-/* Computes y. kept: state of the instruction; NULL: nothing is kept, there is scratch for it. */
+/* Computes y. kept: the instruction's state, for the transformed weight; NULL: it is made in
+** scratch. */
 size_t winograd_forward_scratch(const struct window *w, bool keeps);
 int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);

@@ -1,4 +1,4 @@
-/* winograd_inner.h - what winograd.c and winograd_weight.c share. */
+/* winograd_inner.h - shared by winograd.c and winograd_weight.c. */
 #pragma once
 #include "kernel/conv/tuning.h"
 #include "kernel/conv/winograd.h"
@@ -6,9 +6,9 @@
 
 const struct winograd_isa *winograd_isa(void);        /* of this processor */
 
-/* The results of an image cut into tiles of 4 x 4, the last ones lower or narrower; those of all
-** images are in one row. Where windows are dilated along the rows, a tile has every `apart`-th row:
-** first come the tiles of rows 0, apart, 2 apart ..., then those of rows 1, apart + 1 ... */
+/* Divides results into tiles of 4 x 4, the last ones of an image lower or narrower. Tiles of all
+** images are numbered in sequence. If windows are dilated along the rows, a tile has every apart-th
+** row: first come the tiles of rows 0, apart, 2 apart ..., then those of rows 1, apart + 1 ... */
 struct tiles {
   int64_t height, width;                              /* of an image's results */
   int64_t apart;
@@ -16,7 +16,7 @@ struct tiles {
   int64_t across;                                     /* and across */
   int64_t all;                                        /* tiles of all images */
 };
-/* Neighbouring tiles with equally many results. */
+/* Neighbouring tiles of the same size. */
 struct tile_run {
   int64_t image;
   int64_t y, x;                                       /* row and column of the first result */
@@ -24,6 +24,6 @@ struct tile_run {
   int down, across;                                   /* results of a tile */
 };
 struct tiles make_tiles(const struct window *w);
-/* Returns the run of tile t and at most n - 1 after it. */
+/* Returns the run that begins with tile t, of at most n tiles. */
 struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n);
 int64_t      plane_of(int64_t tiles, int64_t channels);

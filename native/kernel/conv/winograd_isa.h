@@ -1,10 +1,10 @@
 /* winograd_isa.h - transforms of Winograd's F(4 x 4, 3 x 3) and its parts, compiled once per
 ** instruction set (kernel/conv/isa/winograd.c).
 **
-** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). A
-** plane holds one coefficient of all tiles, point (i, j) in plane 6 i + j; the coefficients of one
-** tile and one block of channels are `plane` elements apart, those of the next tile of a run `step`
-** further. The products between the transforms are kernel/gemm/isa.h's.
+** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). A plane
+** has one coefficient of all tiles, point (i, j) being plane 6 i + j. The coefficients of a tile
+** and block of channels are `plane` elements apart, those of the next tile of a run `step` further.
+** The products between the transforms are by kernel/gemm/isa.h.
 */
 #pragma once
 #include <stdbool.h>
@@ -17,13 +17,13 @@ enum {
   WINOGRAD_POINTS = 36
 };
 
-/* n neighbouring tiles of one row of tiles, one block of channels */
+/* n neighbouring tiles of one row of tiles, for one block of channels. */
 struct winograd_run {
-  float  *image;                                      /* the block's */
+  float  *image;                                      /* of the block */
   int64_t h, w;
-  /* row and column where the first tile begins; what is outside the image counts as zeros */
+  /* row and column where the first tile begins; outside of the image are zeros */
   int64_t y, x;
-  /* rows of the image from one of a tile to its next */
+  /* rows of the image between two rows of a tile */
   int64_t apart;
   /* number of tiles */
   int64_t n;
@@ -37,8 +37,8 @@ struct winograd_run {
   bool    add;
 };
 
-/* Windows of `n` channels one after the other, `row` elements apart, each for `lanes` filters,
-** `lane` elements apart. */
+/* Windows of n consecutive channels, `row` elements apart, for `lanes` filters, `lane` elements
+** apart. */
 struct winograd_filter {
   float  *window;
   int64_t row, lane, n;

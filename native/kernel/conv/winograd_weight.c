@@ -58,7 +58,8 @@ static struct weight_gradient winograd_plan_gradient(const struct window *w)
 static bool winograd_has_one_share(const struct weight_gradient *g)
 {
   return g->shares == 1;
-} /* a unit has all tiles of its filters */
+}
+
 /* Returns the floats of a thread; the function below returns those of the shares. */
 static int64_t winograd_count_thread_floats(const struct weight_gradient *g)
 {

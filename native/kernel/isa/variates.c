@@ -1,8 +1,7 @@
 /* variates.c - standard variates for one instruction set: compiled once per set with -DISA=name.
-** LANES elements go together, each in 64-bit lanes: a Philox round multiplies the low halves and
-** leaves what it likes in the high ones, which are cut off at the end. The rest is plain loops
-** that the compiler makes vectors of; elements do not meet and nothing is contracted, so every
-** set gives the same bits.
+** LANES elements are computed together in 64-bit lanes: a Philox round multiplies the low halves;
+** the high halves are arbitrary and cut off at the end. The rest is plain loops that the compiler
+** vectorises. Nothing is contracted, so every set gives the same bits.
 */
 #include "base/intrinsics.h"
 #include "kernel/variates.h"

@@ -1,9 +1,9 @@
 /* reduce.h - sums, products, extremes over axes of an array, and their gradients.
 **
 ** Elements are reduced in double (floats) or int64 (integers, wrapping), in an order that depends
-** on the shape alone. A kernel family per dtype, compiled for each instruction set
-** (kernel/reduce/isa), reduces many rows or many columns at a call; types.c picks it. reduce.c
-** walks the shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
+** on the shape alone. Loops per dtype, compiled for each instruction set (kernel/reduce/isa) and
+** selected by types.c, reduce many rows or columns per call; reduce.c walks the shape. Order of
+** calls: reduce_plan, then reduce_run or reduce_back any number of times.
 */
 #pragma once
 #include "kernel/kernel.h"
@@ -11,7 +11,7 @@
 /* Reductions. R_DEVIATION: sum of (x - centre)^2, `centre` one per result, in x's dtype. */
 enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_DEVIATION, R_KINDS };
 
-/* What becomes of a reduced value: itself, it over the count, its square root. */
+/* How results follow from reduced values: unchanged, divided by the count, square root. */
 enum { F_NONE, F_MEAN, F_ROOT };
 
 /* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign
@@ -19,7 +19,7 @@ enum { F_NONE, F_MEAN, F_ROOT };
 ** head gradient | 2 g x. */
 enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_DEVIATION, B_SQUARE,
        B_KINDS };
-/* bit i of axes: axis i goes */
+/* A reduction of the axes whose bits are set. */
 struct axis_reduction { uint32_t axes; int kind, finish; };
 typedef union { double f; int64_t i; } accumulator;
 
@@ -46,8 +46,8 @@ struct reducer {
 ** merge are theirs, too. */
 const struct reducer *reducer_of(int dtype);
 
-/* These call a loop for arrays of any of these dtypes; results of bool are 0 or 1. Products of
-** 8-bit integers are right in the lower 32 bits of their accumulators, which results have. */
+/* The same loops for arrays of any of these dtypes; results of bool are 0 or 1. Products of 8-bit
+** integers are correct in the lower 32 bits of their accumulators, which is enough for results. */
 void reducer_rows(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
     int64_t count, int64_t stride, int64_t n);
 void reducer_cols(int dtype, int kind, accumulator *acc, const void *x, const void *centre,
@@ -72,15 +72,15 @@ struct reduce {
   int     dtype;                                      /* of x */
   int     n;                                          /* groups */
   int     inner;                                      /* the last group is reduced */
-  /* dtype of y, which plans set to that of x; another one is float32 or int64 for integers */
+  /* dtype of y, which plans set to that of x; for integers the caller may set float32 or int64 */
   int     result;
   int64_t dim[R_AXES];
   int64_t from[R_AXES];                               /* strides in x */
   int64_t to[R_AXES];                                 /* strides in y, 0 for reduced groups */
   int64_t in;                                         /* elements of x */
   int64_t out;                                        /* elements of y */
-  int64_t count;                                      /* elements that are reduced to one */
-  /* few results: the group that is reduced in `parts` parts */
+  int64_t count;                                      /* elements per result */
+  /* if there are few results: the group that is reduced in `parts` parts; else -1 */
   int     split;
   int64_t parts;
 };

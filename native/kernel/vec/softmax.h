@@ -21,9 +21,9 @@ struct vec_softmax {
   double (*soft_of_one)(void *y, const void *x, double scale, int64_t j, int64_t n);
   /* Computes the gradient of `soft` from its result y. */
   void   (*soft_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t n);
-  /* Computes the gradient of `soft` with log from n elements of its result y, where that of element
-  ** j is dy, j below 0 or at least n for one that is none of these, and those of the others are 0:
-  ** the bits of `soft_back`. dx may be y. */
+  /* Computes the gradient of `soft` with log from n elements of its result y, with the bits of
+  ** `soft_back`, for a head gradient of dy at element j and 0 elsewhere. j may be outside 0 .. n -
+  ** 1: then it is 0 for all of these elements. dx may be y. */
   void   (*log_back_of_one)(void *dx, const void *y, int64_t j, double dy, double scale, int64_t n);
   /* Computes `soft` of each column. */
   void   (*soft_cols)(void *y, const void *x, double scale, bool log, int64_t k, int64_t stride,

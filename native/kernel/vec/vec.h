@@ -1,8 +1,8 @@
-/* vec.h - inner loops over rows that operators share: arithmetic, sums. Those of one kind of layer
+/* vec.h - inner loops over rows that operators share: arithmetic, sums. Loops for one kind of layer
 ** are in softmax.h, norm.h, pool.h, cell.h, sampler.h and update.h.
 **
-** A table of functions per float type, compiled for each instruction set (kernel/vec/isa/vec.c)
-** and chosen once. Operands are untyped so that an operator file is written once for float32 and
+** A table of functions per float type, compiled for each instruction set (kernel/vec/isa/vec.c) and
+** chosen once. Operands are untyped so that an operator file is written once for float32 and
 ** float64: `vec_at` steps in elements. Scalars travel as double. Sums add blocks of a row in its
 ** own type and the blocks in double, in an order that depends on n alone. A "column" function works
 ** on n neighbouring columns of a matrix with k rows that are `stride` elements apart, at most

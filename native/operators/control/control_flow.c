@@ -1,10 +1,11 @@
-/* control_flow.c - control flow: _foreach, _while_loop, _cond, and what they are expanded into.
+/* control_flow.c - control flow: _foreach, _while_loop, _cond, and the operators to which they are
+** expanded.
 **
-** The three have bodies, which belong to the node (graph/graph.h); native/pass/control_flow.c
-** infers through them and replaces them when an executor is made, so they have no kernels. The
-** expansion needs three operators of its own: _guard makes a condition one byte, _gate is the
-** way into a part that may be skipped, _select the way out. A gate's gradient is zero where its
-** part was skipped, so nothing that was computed from skipped values ever leaves.
+** The three have bodies, which belong to the node (graph/graph.h). native/pass/control_flow.c
+** infers shapes through them and expands them when an executor is made, so they have no kernels.
+** The expansion uses three operators: _guard converts a condition to a byte, _gate passes values
+** into a part that may be skipped, _select passes values out of it. A gate's gradient is zero if
+** its part was skipped, so results of skipped values are never used.
 */
 #include "op/op.h"
 #include "operators/control/subgraphs.h"

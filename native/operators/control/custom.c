@@ -1,10 +1,10 @@
-/* custom.c - Custom: an operator that the front end runs.
+/* custom.c - Custom: an operator that is run by the front end.
 **
-** The core never calls the front end. What it must know comes with the node, in attributes that
-** only graphs in memory have (symbol files leave them out): names of inputs and outputs, what
-** backward reads, and once they are known the shapes and dtypes of all of them. A run that comes
-** to such a node stops with TY_EV_HOST; the front end reads and writes the arrays and resumes.
-** Texts: ports as in op/op.h; shapes "2,3 4 ?" and dtypes "0 0 -1", inputs first, then outputs.
+** The core never calls the front end. All that it needs is in attributes of the node, which symbol
+** files leave out: names of inputs and outputs, what backward reads, and, once known, all shapes
+** and dtypes. A run that reaches such a node stops with TY_EV_HOST; the front end reads and writes
+** the arrays, and resumes the run. Texts: ports as in op/op.h; shapes "2,3 4 ?" and dtypes "0 0
+** -1", inputs first, then outputs.
 */
 #include "op/op.h"
 

@@ -1,6 +1,6 @@
-/* subgraphs.h - parameters of the operators with bodies, for their rows (control_flow.c) and for
-** the pass that expands them (pass/control_flow.c). A place counts from 0: of a body's variable
-** in the body's own order, or of an input of the node.
+/* subgraphs.h - parameters of the operators with bodies, for control_flow.c and for the pass that
+** expands them (pass/control_flow.c). A location is the index, from 0, of a variable of the body in
+** its order, or of an input of the node.
 */
 #pragma once
 #include "op/op.h"

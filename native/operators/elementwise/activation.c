@@ -1,7 +1,7 @@
-/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic, _contrib_swiglu. The choice
-** in act_type folds when a pointwise program is made, and with it goes whatever the other choices
-** would have read. Numbers are float32 as in files of the reference: with float64 data the
-** difference would show.
+/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic, _contrib_swiglu. Formulas
+** choose by act_type, which is folded when a pointwise program is built, so that operands of the
+** other choices are not read. Numeric parameters are rounded to float32 as in the reference, which
+** matters for float64 data.
 */
 #include "op/op.h"
 #include "pointwise/pointwise.h"

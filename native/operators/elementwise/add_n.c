@@ -4,13 +4,13 @@
 #include "op/op.h"
 #include "pointwise/pointwise.h"
 
-/* operands of a pass; the first one may be what earlier passes gave */
+/* operands of a pass; the first one may be the sum of earlier passes */
 enum { PASS = 8 };
 struct add_n_param { int64_t num_args; };
 static const struct param params[] = {
   { "num_args", P_INT, offsetof(struct add_n_param, num_args), "1", "number of inputs", NULL, INPUTS_RANGE }, { 0 } };
 
-/* Returns the pointwise program for n operands in a compute dtype, which is made once. */
+/* Finds the pointwise program for n operands in a compute dtype; it is made once. */
 static int find_program(int dtype, int n, const struct pw_program **out)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,6 +1,6 @@
-/* cast.c - Cast, amp_cast, amp_multicast: another dtype for the same values. Conversions are
-** C's: floats are truncated to integers, NaN and what does not fit become the least int32,
-** narrower integers wrap.
+/* cast.c - Cast, amp_cast, amp_multicast: conversions between dtypes. They are those of
+** base/convert.h: floats are truncated to integers, NaN and numbers out of range become the
+** smallest int32, narrower integers wrap.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"

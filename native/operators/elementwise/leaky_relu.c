@@ -1,8 +1,8 @@
 /* leaky_relu.c - LeakyReLU: six activations that leak below zero, under one name.
 **
-** All but rrelu are formulas: the kernels hand over to the row kernels with an inner operator of
-** the chosen act_type. prelu's gamma goes along axis 1, so its shape is filled up with ones on
-** the right. rrelu draws a slope per element when training and keeps it in its second output.
+** All but rrelu are formulas: the kernels call those of op/formula.h with an inner operator for the
+** chosen act_type. prelu's gamma is along axis 1, so ones are appended to its shape. In training
+** rrelu draws a slope per element, and keeps it in its second output.
 */
 #include "base/philox.h"
 #include "kernel/gemm/gemm.h"
@@ -114,7 +114,7 @@ static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 
 struct inner_call { struct call c; struct operand in[4], out[2]; };
 
-/* Makes the same call on the inner operator. */
+/* Fills in the same call for the inner operator. */
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 {
   r->c = *c;
@@ -133,8 +133,8 @@ static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 /* bytes that stay in the first cache between a copy and the function */
 enum { GELU_PIECE = 8 << 10 };
 
-/* Computes gelu of float32 in place, a piece at a time: the blocks of a formula's program would go
-** through memory once more. The bits are the formula's. */
+/* Computes gelu of float32 in place, piece by piece, with the bits of the formula, whose program
+** would read memory once more. */
 static void gelu_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
@@ -148,7 +148,7 @@ static void gelu_range(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Computes the gradient of gelu in one pass, where the formula's program would make five. */
+/* Computes the gradient of gelu in one pass; the formula's program would need five. */
 static void gelu_back_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;

@@ -1,8 +1,8 @@
 /* boolean_mask.c - _contrib_boolean_mask: the rows of an array where another is not zero.
 **
-** How many rows there are is known only when it runs. In an executor the output has room for all
-** of them; the rows that were found come first, zeros follow, and their number is at the
-** beginning of the instruction's state (OP_DYNAMIC_ROWS).
+** The number of selected rows is known only at run time. In an executor the output has space for
+** all rows; selected rows come first, zeros follow, and their number is at the start of the
+** instruction's state (OP_DYNAMIC_ROWS).
 */
 #include "op/op.h"
 

@@ -1,10 +1,10 @@
-/* gather_nd.c - rows at places that an index array names: gather_nd, scatter_nd,
-** _scatter_set_nd, _contrib_index_copy, _ravel_multi_index, _unravel_index.
+/* gather_nd.c - rows selected by arrays of coordinates: gather_nd, scatter_nd, _scatter_set_nd,
+** _contrib_index_copy, _ravel_multi_index, _unravel_index.
 **
-** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of
-** an array, and carries a row: everything on the other axes. Coordinates are checked when run.
-** gather_nd counts negative ones from the end; where rows are written they are refused. Where
-** one place occurs twice, the last row wins, and gradients add up in order.
+** indices (M, ...) has M coordinates per place. A place is an element of the first M axes of an
+** array; its row is everything on the other axes. Coordinates are checked at run time. gather_nd
+** counts negative ones from the end; operators that write rows refuse them. If a place occurs
+** repeatedly, the last row is written, and gradients are added in order.
 */
 #include "kernel/strided_copy.h"
 #include "operators/index/rows.h"

@@ -1,5 +1,5 @@
-/* scatter.c - elements and rows at places that an index array names, where several may meet at one
-** place: _contrib_take_along_axis, _contrib_scatter_along_axis, _contrib_scatter_nd.
+/* scatter.c - elements and rows selected by index arrays, with reductions of repeated ones:
+** _contrib_take_along_axis, _contrib_scatter_along_axis, _contrib_scatter_nd.
 **
 ** Along an axis, element (i, j, k) of indices names place (i, index, k) of data for axis 1; the
 ** other sizes of indices are at most those of data. scatter_nd takes coordinates as gather_nd does:
@@ -203,8 +203,7 @@ static int scatter_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-/* Returns what the gradient reads, which is that of what an update leaves; NULL: max, min and
-** products have none. */
+/* Returns what the gradient reads; NULL: max, min and products have no gradient. */
 static const char *scatter_grad(const void *param)
 {
   const enum scatter_reduction how = reduction_in(param);
@@ -225,8 +224,8 @@ static int along_run(struct call *c)
   return TY_OK;
 }
 
-/* Computes the gradient: what is replaced has none, and of several updates of a place only the last
-** one has. */
+/* Computes the gradients. Replaced elements have none; of several updates of an element only the
+** last one has a gradient. */
 static int along_back(struct call *c) /* reads the head gradient, indices */
 {
   const struct operand *g = &c->in[0];
@@ -268,7 +267,7 @@ static struct rows_at make_rows_at(const struct operand *index, const ty_desc *a
   return r;
 }
 
-/* Returns element 0 of the row that place i names, -1: there is none. */
+/* Returns the offset of the row at place i; -1: it is out of range. */
 static int64_t find_row_offset(const struct rows_at *r, int64_t i)
 {
   int64_t at = 0;
@@ -322,7 +321,8 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
   return TY_OK;
 }
 
-/* Returns the bytes of the gradient that no update has taken, where that of data is unused. */
+/* Returns the bytes for the gradient that updates take from, if the gradient of data, which serves
+** otherwise, is unused. */
 static size_t back_scratch(const struct call *c)
 {
   return c->out[0].p ? 0 : desc_bytes(&c->in[0].d);

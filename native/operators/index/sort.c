@@ -1,8 +1,8 @@
 /* sort.c - sort, argsort, topk.
 **
-** Elements become keys (sort.h), which a merge sort puts in order. For a few of many, topk keeps
-** a short sorted list instead. Lines are shared out among threads; each has its own working
-** memory.
+** Elements are converted to keys (sort.h), which are sorted by merging. For a few of many elements
+** topk keeps a short sorted list instead. Lines are distributed among threads, each with its own
+** scratch.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -28,7 +28,7 @@ static void read_keys(
   }
 }
 
-/* Moves the k least of n keys, sorted, to the front of a. */
+/* Moves the k smallest of n keys, sorted, to the front of a. */
 static void select_few(struct sort_key *a, int64_t n, int64_t k)
 {
   insert_sort(a, k);
@@ -119,8 +119,7 @@ static size_t keys_scratch(const ty_desc *d, int64_t axis)
   return sizeof(struct sort_key) * 2 * (size_t)n * (size_t)parallel_threads();
 }
 
-/* Computes the gradient of chosen values: each head gradient goes back to the place its index
-** names. */
+/* Computes the gradient of selected values: each head gradient goes to the element at its index. */
 static void put_back(struct operand *dx, const struct operand *g, const struct operand *index,
     int64_t axis, int64_t k)
 {
@@ -154,7 +153,7 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /*
   return shape_is(s, out, axis == NONE ? 1 : in->ndim, dim);
 }
 
-/* Returns whether an index dtype holds all places of the axis. */
+/* Fails if an index dtype cannot represent all positions of the axis. */
 static int order_fits(struct infer *s, int64_t axis, int dtype)
 {
   const ty_desc *in = &s->in[0];

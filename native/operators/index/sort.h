@@ -1,9 +1,8 @@
-/* sort.h - keys and a stable sort, for whatever needs an order: sort and topk, detections by
-** score.
+/* sort.h - sort keys and a stable sort, for sort, topk and detections by score.
 **
-** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so
-** that one merge sort, stable and therefore with the first of equals first, serves all dtypes;
-** descending order is that of the complements.
+** Elements are converted to 64-bit integer keys with the same order (NaN above all numbers, -0 as
+** 0), so that one stable merge sort works for all dtypes. For descending order the keys are
+** complemented.
 */
 #pragma once
 #include "base/stop.h"
@@ -22,7 +21,7 @@ static inline uint64_t key_of_real(double v)
 
 static inline uint64_t key_of_whole(int64_t v) { return (uint64_t)v ^ 1ull << 63; }
 
-enum { RUN = 16 };                                    /* sorted by insertion */
+enum { RUN = 16 };                                    /* keys that are sorted by insertion */
 
 static inline void insert_sort(struct sort_key *a, int64_t n)
 {
@@ -49,7 +48,7 @@ static inline void merge_runs(
   memcpy(to + na, b, sizeof *b * (size_t)nb);
 }
 
-/* Sorts a; returns where the result is: in a or in b, which has room for n more. */
+/* Sorts n keys. b: scratch for n keys. Returns the array that has the result: a or b. */
 static inline struct sort_key *merge_sort(struct sort_key *a, struct sort_key *b, int64_t n)
 {
   for (int64_t i = 0; i < n; i += RUN) insert_sort(a + i, MIN(RUN, n - i));

@@ -1,10 +1,9 @@
-/* take.c - elements chosen by an index: take, batch_take, pick, one_hot, fill_element_0index,
+/* take.c - elements selected by an index: take, batch_take, pick, one_hot, fill_element_0index,
 ** _onehot_encode; where.
 **
-** Indices may have any dtype and are truncated towards zero. Gradients of chosen elements are
-** added up in the order of the indices: columns, or ranges of the array's rows, are shared out
-** among threads, never the indices, so that sums have equal bits. Indices and conditions get no
-** gradient.
+** Indices may have any dtype and are truncated towards zero. Gradients of selected elements are
+** added in the order of the indices: threads divide columns, or ranges of the array's rows, but
+** never the indices, so that sums have equal bits. Indices and conditions have no gradient.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -78,7 +77,7 @@ static int64_t take_entries(const struct infer *s, int *input)
 
 struct take_job {
   char *a;                                            /* the array, or its gradient */
-  char *y;                                            /* what was taken, or its gradient */
+  char *y;                                            /* selected elements, or their gradient */
   const struct operand *index;
   size_t size;
   int dtype, mode;
@@ -349,8 +348,8 @@ static int one_hot_type(struct infer *s)
   return type_is(s, &s->out[0], (int)((const struct one_hot *)s->param)->dtype);
 }
 
-/* Sets element index[i] of each row i of y to element i of `from`, which steps by `step`
-** elements; rows are k wide. Out of range: nothing. */
+/* Sets element index[i] of each row i of y to from[i * step]. Rows have k elements; indices out of
+** range are skipped. */
 static void set_selected(
     char *y, const struct operand *index, int64_t k, const void *from, int64_t step, size_t size)
 {
@@ -467,8 +466,8 @@ typedef uint16_t u16 __attribute__((may_alias));
 typedef uint32_t u32 __attribute__((may_alias));
 typedef uint64_t u64 __attribute__((may_alias));
 
-/* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask
-** is set: all but a float's sign. */
+/* z = a where the condition holds, else b; NULL counts as zeros. A condition holds if a bit in the
+** mask is set, which excludes the sign of a float. */
 struct choice {
   const char *when;
   uint64_t mask;
@@ -478,7 +477,7 @@ struct choice {
   int64_t row;
 };
 
-/* Loops that should become vectors, in a file that is compiled for all processors at -O2. */
+/* Loops to be vectorised: this file is compiled with -O2. */
 #if defined __GNUC__ && !defined __clang__
 #define VECTORS __attribute__((optimize("O3")))
 #else

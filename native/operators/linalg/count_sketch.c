@@ -1,7 +1,7 @@
-/* count_sketch.c - _contrib_count_sketch: rows folded into fewer numbers by a hash.
+/* count_sketch.c - _contrib_count_sketch: reduces rows to fewer elements by a hash.
 **
-** Element i of a row goes to bucket h[i] with the sign s[i]: out[h[i]] += s[i] x[i]. The gradient
-** of x takes s[i] g[h[i]] back.
+** Element i of a row is added to bucket h[i] with the sign s[i]: out[h[i]] += s[i] x[i]. The
+** gradient of x[i] is s[i] g[h[i]].
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"

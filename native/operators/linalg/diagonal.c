@@ -1,10 +1,10 @@
-/* diagonal.c - operators that move the numbers of a matrix: extractdiag, makediag, extracttrian,
-** maketrian; sumlogdiag.
+/* diagonal.c - operators that copy diagonals and triangles: extractdiag, makediag, extracttrian,
+** maketrian; and sumlogdiag.
 **
-** A packed row holds a diagonal, or a triangle of side n - |offset|: a lower one row by row, an
-** upper one column by column, so that packing A and the transpose of A from the other side is
-** the same. offset > 0 is above the diagonal, < 0 below; at 0 `lower` says which triangle. The
-** gradient of taking numbers out is putting them back among zeros, and the reverse.
+** A packed row has a diagonal, or a triangle of side n - |offset|: a lower one row by row, an upper
+** one column by column, so that the upper triangle of A is packed like the lower one of its
+** transpose. offset > 0 is above the diagonal, < 0 below; at 0 `lower` says which triangle. The
+** gradient of extracting is making, and the reverse.
 */
 #include "op/op.h"
 #include "operators/linalg/linalg.h"
@@ -25,7 +25,7 @@ static const struct param trian_params[] = {
   { 0 }
 };
 
-/* what a matrix may have at most, as in matrix_check */
+/* most rows of a matrix, as in matrix_check */
 enum { MOST = INT32_MAX / 64 };
 static int diagonal_check(void *param)
 {

@@ -1,17 +1,17 @@
 /* dot.c - products of matrices as operators: dot, batch_dot, _linalg_gemm, _linalg_gemm2,
 ** khatri_rao.
 **
-** All of them are sets of products C = alpha op(A) op(B) + beta C of equal size. A matrix of r
-** rows and c columns starts at o * r * inner * c + i * c for outer index o and inner index i, its
-** rows inner * c apart (inner is 1 but where the axis of the rows is not the last but one).
-** Gradients are the same with the parts in other places:
+** All are sets of products C = alpha op(A) op(B) + beta C of equal size. A matrix of r rows and c
+** columns begins at o * r * inner * c + i * c for outer index o and inner index i, with rows inner
+** * c apart (inner is 1 unless rows are not on the last axis but one). Gradients are such products,
+** too:
 **   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T
 **   dB = alpha op(A)^T G   or, with B transposed, alpha G^T op(A)
 */
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
 
-/* type: of its products (gemm.h) */
+/* type: gemm type of its products */
 struct set { int dtype, type; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
 /* Multiplies op(A), m x k, and op(B), k x n. */
@@ -34,7 +34,7 @@ static int multiply_set(const struct set *s, bool ta, bool tb, int64_t m, int64_
   return TY_OK;
 }
 
-/* Computes the gradients of A and B by the same sizes. in: gradient of the product, A, B. */
+/* Computes the gradients of A and B. in: gradient of the product, A, B. */
 static int multiply_back(const struct set *s, struct call *c)
 {
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
@@ -102,10 +102,10 @@ static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc 
   return s;
 }
 
-/* A matrix that several rows meet is worth packing once if it does not change between runs. */
+/* A matrix that is multiplied by several rows, and does not change between runs, is packed once. */
 enum {
-  KEPT_MIN_ROWS     = 4,       /* rows of the other side, at least */
-  KEPT_MATRIX_BYTES = 4 << 20, /* bytes of the matrix, at most */
+  KEPT_MIN_ROWS     = 4,       /* least rows of the other side */
+  KEPT_MATRIX_BYTES = 4 << 20, /* most bytes of the matrix */
 };
 
 static bool keeps_matrix(const struct call *c, const struct set *s)
@@ -140,7 +140,7 @@ static int dot_back(struct call *c)
 struct gemm_param {
   int64_t transpose_a, transpose_b, forward_stype, axis;
   double alpha, beta;
-  /* axes before the matrices, at least; set by the check of batch_dot */
+  /* least number of leading axes; set by the check of batch_dot */
   int64_t leading;
 };
 

@@ -7,7 +7,7 @@
 **   inverse  B = A^-1         dA = -B^T dB B^T
 **   det, slogdet              dA = det ddet A^-T,  dlog A^-T;  zero for a singular matrix
 ** det and slogdet keep the LU factors of the transpose and their pivots as hidden outputs, from
-** which A^-1 is made.
+** which backward computes A^-1.
 */
 #include "op/op.h"
 #include "operators/linalg/linalg.h"
@@ -40,7 +40,7 @@ static int gelqf_shape(struct infer *s)
   return shape_as(s, l, &square);
 }
 
-/* Returns where a matrix is worked on: out[k] or, if its result is unused, the scratch after `used`
+/* Returns the memory for matrix i of out[k]; if that output is unused, the scratch after `used`
 ** bytes. */
 static void *result_or_scratch(const struct call *c, int k, int64_t i, void *work, size_t used)
 {
@@ -215,7 +215,7 @@ static int inverse_shape(struct infer *s)
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
-/* Returns the bytes of LAPACK's workspace and of the pivots after it. */
+/* Returns the bytes of LAPACK's workspace, followed by the pivots. */
 static size_t inverse_bytes(const ty_desc *d)
 {
   return align_up(lu_inverse_work(d->dtype, row_count(d)), ALIGN) +

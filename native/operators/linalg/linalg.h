@@ -1,4 +1,4 @@
-/* linalg.h - what the operators on matrices share. An array (..., rows, columns) is a stack of
+/* linalg.h - shared by the operators on matrices. An array (..., rows, columns) is a stack of
 ** row-major matrices. */
 #pragma once
 #include "kernel/gemm/gemm.h"
@@ -17,7 +17,8 @@ static inline size_t matrix_bytes(const ty_desc *d)
   return (size_t)(row_count(d) * column_count(d)) * dtype_size(d->dtype);
 }
 
-/* Returns part i of an array of `parts` equal ones, NULL where the array is unused. */
+/* Returns the address of part i of an array that is divided into `parts` equal parts; NULL if the
+** array is unused. */
 static inline void *part_of(const struct operand *a, int64_t i, int64_t parts)
 {
   return a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / parts)) * dtype_size(a->d.dtype)
@@ -28,11 +29,13 @@ static inline void *matrix_of(const struct operand *a, int64_t i)
   return part_of(a, i, stack_count(&a->d));
 }
 
-/* Checks that there are two dimensions or more, that LAPACK can count. */
+/* Checks that there are at least two dimensions, and that the sizes of a matrix fit LAPACK's
+** int. */
 int matrix_check(struct infer *s, const ty_desc *d);
-/* Checks that too, and that the last two are alike: each takes what the other knows. */
+/* Checks that too, and merges the last two dimensions, which must be equal. */
 int square_check(struct infer *s, ty_desc *d);
-/* Returns the code of what stack_run returned; the text: "matrix 3 is not positive definite". */
+/* Converts a result of stack_run to a code, with a failure such as "matrix 3 is not positive
+** definite". */
 int stack_report(int64_t bad, const char *what);
-/* Returns the same for one() that only fails when memory is out, or never. */
+/* Does the same for a one() that fails only without memory, or never. */
 int products_report(int64_t bad);

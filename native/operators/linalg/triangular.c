@@ -11,7 +11,7 @@
 #include "op/op.h"
 #include "operators/linalg/linalg.h"
 
-/* -- what all of them share -------------------------------------------------------------------- */
+/* -- shared ------------------------------------------------------------------------------------ */
 
 int matrix_check(struct infer *s, const ty_desc *d)
 {
@@ -61,7 +61,7 @@ static void copy_bytes(void *to, const void *from, size_t bytes)
   if (to != from) memcpy(to, from, bytes);
 }
 
-/* x = factor x; outside the triangle it becomes 0, or what the other side is */
+/* What becomes of the other triangle of a result: 0, or the mirror image. */
 enum { ZERO, MIRROR };
 static void keep_triangle(int dtype, bool lower, int other, double factor, int64_t n, void *x)
 {
@@ -185,7 +185,7 @@ static const struct param triangle_params[] = {
   { 0 }
 };
 
-/* Infers A (..., k, k) with B (..., m, n), where k is the side of B that it meets. */
+/* Infers A (..., k, k) with B (..., m, n), where k is the dimension of B that it multiplies. */
 static int triangle_shape(struct infer *s)
 {
   const struct triangle *p = s->param;
@@ -250,8 +250,8 @@ static int trsm_run(struct call *c)
       stack_run(c, stack_count(&c->in[0].d), triangle_cost(&c->in[0].d, &c->in[1].d), 0, trsm_one));
 }
 
-/* Computes da = factor tri(u v^T), for A right of B factor tri(v^T u), or its transpose; u, v are
-** as large as B. */
+/* Computes da = factor tri(u v^T), or with A right of B factor tri(v^T u), or its transpose. u and
+** v have the shape of B. */
 static int triangle_gradient(const struct triangle *p, const ty_desc *d, double factor,
     const void *u, const void *v, void *da)
 {

@@ -1,14 +1,13 @@
 /* ctc_loss.c - CTCLoss: -log of the probability of a label sequence under connectionist temporal
 ** classification.
 **
-** Source: Graves et al., "Connectionist Temporal Classification", ICML 2006. Everything is
-** computed in float64 on a logarithmic scale. The extended sequence has a blank before, between
-** and after the labels: S = 2 L + 1 states. a(t, s): log probability of all paths that are in s
-** at t, with t's symbol; b(t, s): of all ways to end from there, without t's symbol. The
-** gradient of the loss by the activations, softmax - posterior, is the second output; backward
-** multiplies it by the head gradients. A label that needs more steps than there are, one for each
-** class and one between two equal ones, has no path: its loss and gradient are 0, as in the
-** reference.
+** Source: Graves et al., "Connectionist Temporal Classification", ICML 2006. Everything is computed
+** in float64 on a logarithmic scale. The extended sequence has a blank before, between and after
+** the labels: S = 2 L + 1 states. a(t, s): log probability of all paths that are in s at t, with
+** t's symbol; b(t, s): of all ways to end from there, without t's symbol. The gradient of the loss
+** by the activations, softmax - posterior, is the second output; backward multiplies it by the head
+** gradients. A label sequence needs a step per label and one between two equal labels. If there are
+** fewer steps, it has no path: loss and gradient are 0, as in the reference.
 */
 #include "kernel/vec/softmax.h"
 #include "op/op.h"

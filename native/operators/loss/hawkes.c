@@ -1,11 +1,11 @@
-/* hawkes.c - _contrib_hawkesll: log likelihoods of sequences of events of a Hawkes process with
-** K kinds of events.
+/* hawkes.c - _contrib_hawkesll: log likelihoods of sequences of events of a Hawkes process with K
+** kinds of events.
 **
-** The intensity of kind k is l = lda_k + alpha_k beta_k s e^(-beta_k d): d the time since its
-** last event, s its memory, which becomes 1 + s e^(-beta_k d) at an event and decays to the end
-** of the time that was watched. An event adds log(l) to the likelihood; every stretch of time
-** takes lda_k d + alpha_k s (1 - e^(-beta_k d)) away. Gradients of lda, alpha and beta; beta's
-** follows the memory, whose derivative is `ds`. The others get zeros.
+** The intensity of kind k is l = lda_k + alpha_k beta_k s e^(-beta_k d), where d is the time since
+** its last event and s its memory, which becomes 1 + s e^(-beta_k d) at an event, and decays until
+** the end of the observed time. An event adds log(l) to the log likelihood; each interval subtracts
+** lda_k d + alpha_k s (1 - e^(-beta_k d)). lda, alpha and beta have gradients, beta's with `ds`,
+** the derivative of the memory. Other gradients are 0.
 */
 #include "kernel/element/hawkes.h"
 #include "kernel/vec/vec.h"
@@ -141,8 +141,8 @@ static void backward_range(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) run_sequence(context, i);
 }
 
-/* Computes the gradients; those of alpha and beta are of all sequences. in: head gradient of the
-** likelihoods, then the inputs. */
+/* Computes the gradients; those of alpha and beta are summed over all sequences. in: head gradient
+** of the likelihoods, then the inputs. */
 static int hawkes_backward(struct call *c)
 {
   struct hawkes_run j;

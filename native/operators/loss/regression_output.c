@@ -38,7 +38,7 @@ static int copy_forward(struct call *c)
   return TY_OK;
 }
 
-/* Returns the bytes that hold the label in the output's dtype. in: output, label. */
+/* Returns the bytes of the label in the output's dtype. in: output, label. */
 static size_t label_scratch(const struct call *c)
 {
   return c->in[0].d.dtype == c->in[1].d.dtype
@@ -66,8 +66,8 @@ static const struct param scale_params[] = {
   { 0 }
 };
 
-/* Infers a label of data's batch and size in any shape; unless given, of data's own shape, or (n,)
-** for (n, 1). */
+/* Infers the label. It may have any shape with data's batch and size; if unknown, it gets data's
+** shape, or (n,) for (n, 1). */
 static int regression_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));

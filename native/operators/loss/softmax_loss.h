@@ -1,5 +1,5 @@
-/* softmax_loss.h - the gradient of SoftmaxOutput with class numbers as labels, for any part of
-** its elements. */
+/* softmax_loss.h - the gradient of SoftmaxOutput with class indices as labels, for any part of its
+** elements. */
 #pragma once
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -8,13 +8,13 @@ struct softmax_loss {
   const struct vec_ops *r;
   struct split s;
   const struct operand *label;
-  const void *p;                                      /* the softmax */
+  const void *p;                                      /* output: the softmax */
   double  scale;
   double  smooth;                                     /* 0 under multi_output */
   bool    ignore;
   int64_t ignored;
 };
-/* Makes the loss from an operator's param; label must outlive the result. */
+/* Makes the loss from an operator's parameters. The result points to `label`. */
 struct softmax_loss make_softmax_loss(
     const void *param, const struct operand *out, const struct operand *label);
 /* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of sample o. */

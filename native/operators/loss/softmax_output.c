@@ -1,10 +1,10 @@
 /* softmax_output.c - SoftmaxOutput: softmax forward, the gradient of cross entropy with a label
 ** backward.
 **
-** Data is (outer, k, inner): multi_output puts the classes on axis 1, preserve_shape on the last
-** axis, otherwise each sample is one row. A label of data's own shape holds probabilities; else
-** labels are class numbers, one per row in order. The gradient ignores head gradients unless
-** out_grad is set, which multiplies by them.
+** Data is (outer, k, inner): with multi_output classes are on axis 1, with preserve_shape on the
+** last axis; otherwise each sample is one row. A label of data's shape has probabilities; else
+** labels are class indices, one per row in order. Head gradients are ignored, unless out_grad is
+** set, which multiplies by them.
 */
 #include "op/op.h"
 #include "operators/loss/softmax_loss.h"
@@ -73,7 +73,7 @@ static int output_shape(struct infer *s)
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
 }
 
-/* Returns the number of classes; 0: labels are probabilities, or not known yet. */
+/* Returns the number of classes; 0: labels are probabilities, or it is unknown. */
 static int64_t classes_of(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0], *label = &s->in[1];
@@ -122,8 +122,8 @@ static int output_forward(struct call *c)
   return TY_OK;
 }
 
-/* Looks at the labels: one that is not a class pulls none up, without a word, and counting from 1
-** is the usual reason. */
+/* Fails for labels that are no class: training would silently ignore them. The usual cause is
+** counting classes from 1. */
 static int output_examine(const struct call *c)
 {
   const struct output_param *p = c->param;
@@ -221,7 +221,7 @@ static void probability_gradient(const struct backward *b, int64_t n)
 }
 
 static size_t backward_scratch(
-    const struct call *c) /* probability labels of another dtype are converted */
+    const struct call *c) /* for probabilities of another dtype, which are converted */
 {
   const struct output_param *p = c->param;
   const struct operand *out = &c->in[p->out_grad], *label = out + 1;
@@ -256,8 +256,7 @@ static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | 
 static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
                                                    backward_scratch }, { 0 } };
 
-/* Returns whether gradients can be computed for parts of rows: where each row has a class
-** number. */
+/* Returns whether gradients can be computed for parts of rows: each row has a class index. */
 static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label)
 {
   const struct output_param *p = param;

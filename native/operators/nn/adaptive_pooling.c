@@ -1,5 +1,5 @@
-/* adaptive_pooling.c - _contrib_AdaptiveAvgPooling2D: means over windows that are chosen so that
-** the output has a given size. Window o of n covers floor(o in / n) to ceil((o + 1) in / n).
+/* adaptive_pooling.c - _contrib_AdaptiveAvgPooling2D: means over windows, for an output of a given
+** size. Window o of n covers floor(o in / n) to ceil((o + 1) in / n).
 */
 #include "kernel/element/resample.h"
 #include "kernel/vec/vec.h"

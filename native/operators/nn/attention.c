@@ -1,9 +1,8 @@
-/* attention.c - products of multi-head attention on interleaved projections;
-** _contrib_div_sqrt_dim.
+/* attention.c - products of multi-head attention on interleaved projections; _contrib_div_sqrt_dim.
 **
-** A projection (T, B, heads * parts * d) holds, for each of B heads matrices (T, d), `parts`
-** kinds of them side by side: queries, keys and values. The matrix of one kind and head is in
-** steps of a whole row, so that products run in place:
+** A projection (T, B, heads * parts * d) has, for each of B samples and each head, `parts` matrices
+** (T, d) side by side: queries, keys, values. Rows of a matrix are B * heads * parts * d elements
+** apart, so that products work in place:
 **   qk      A = Q K^T / sqrt(d)     dQ = G K / sqrt(d),  dK = G^T Q / sqrt(d)
 **   valatt  Y = A V                 dA = G V^T,          dV = A^T G
 ** Weights of attention are (B * heads, Tq, Tk).
@@ -137,7 +136,7 @@ static struct head_matrices make_weight_matrices(const struct operand *a)
 
 /* c = alpha op(a) op(b) for each head; op(a) is m x k, op(b) is k x n. */
 struct head_products {
-  int type;                                           /* of gemm.h */
+  int type;                                           /* gemm type of the products */
   bool ta, tb;                                        /* op transposes */
   int64_t m, n, k;
   double alpha;
@@ -222,8 +221,8 @@ static int qk_backward(const struct call *c, const struct operand *q, const stru
   return TY_OK;
 }
 
-/* Returns the heads that weights multiply. kv: keys and values (and queries before them); self:
-** three parts in the one array. */
+/* Returns the matrices for products of weights and values. kv: the array with the values; self: it
+** has three parts per head, else two. */
 static struct heads make_value_heads(
     const struct call *c, const struct operand *kv, const struct operand *weights, bool self)
 {
@@ -292,7 +291,7 @@ static int div_sqrt_dim(struct call *c)
   return TY_OK;
 }
 
-/* Integers: the root is one, too. */
+/* For integers the root is truncated to an integer. */
 #define DIVIDE_INTEGERS(T, TYPE) \
   case TYPE: \
     for (int64_t i = begin; i < end; i++) ((T *)c->out[0].p)[i] = (T)(((T *)c->in[0].p)[i] / by); \

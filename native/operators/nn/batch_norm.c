@@ -121,7 +121,7 @@ enum {
   STRIP      = 64,
   /* elements that stay in the first cache */
   CHUNK      = 2048,
-  /* likewise, of several arrays that become float32 */
+  /* the same for several arrays that are converted to float32 */
   HALF_CHUNK = 1024,
 };
 struct batch_norm {
@@ -137,13 +137,14 @@ struct batch_norm {
   const void *x, *gamma, *beta, *dy;
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
   void   *dx, *dgamma, *dbeta;
-  /* of half types, whose x, y, dy and dx are as they are stored; else NULL */
+  /* conversions of half types, as which x, y, dy and dx are stored; else NULL */
   cast_fn widen, narrow;
 };
 
 static uint16_t *half_at(const void *x, int64_t i) { return (uint16_t *)(uintptr_t)x + i; }
 
-/* Returns n elements of data or a head gradient from `at` on, of half types in `floats`. */
+/* Returns n elements of data or a head gradient from `at` on; half types are converted into
+** `floats`. */
 static const void *read_at(
     const struct batch_norm *b, const void *x, int64_t at, int64_t n, float *floats)
 {
@@ -152,13 +153,13 @@ static const void *read_at(
   return floats;
 }
 
-/* Returns where n results for `at` are made: in place, of half types in `floats`. */
+/* Returns memory for n results for `at`: in place, or for half types `floats`. */
 static void *result_at(const struct batch_norm *b, void *y, int64_t at, float *floats)
 {
   return b->widen ? floats : vec_at(b->r, y, at);
 }
 
-/* Stores results that `result_at` had made in `floats`. */
+/* Stores results that are in `floats`, for half types. */
 static void store_at(
     const struct batch_norm *b, void *y, int64_t at, int64_t n, const float *floats)
 {
@@ -208,8 +209,7 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
   *var = square / count_of(b);
 }
 
-/* Finds the moments of a block chunk by chunk, while it is in the cache, so that memory is read
-** once. */
+/* Computes the moments of a block chunk by chunk in the cache, so that memory is read once. */
 static void block_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   enum { MOMENTS_CHUNK = 8192 };
@@ -303,7 +303,7 @@ static void scale_pieces(
   }
 }
 
-/* Rounds a number as an array of the data's type keeps it: backward must see what forward saw. */
+/* Rounds a number to the data's dtype: backward must use the same number as forward. */
 static double round_to_type(const struct batch_norm *b, double v)
 {
   return b->r->dtype == TY_F32 ? (double)(float)v : v;
@@ -335,7 +335,7 @@ static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 
 /* -- backward ---------------------------------------------------------------------------------- */
 
-/* Finds the statistics that forward used, from its outputs; the moving ones have not changed
+/* Recovers the statistics that forward used from its outputs; the moving ones have not changed
 ** since. */
 static void recall_statistics(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
@@ -350,8 +350,8 @@ static void recall_statistics(
   }
 }
 
-/* The state of a walk through a piece, chunk by chunk. Where forward ended in relu, its gradient is
-** taken on the way, over channels in blocks by the kernels themselves, else into a buffer. */
+/* State of a loop over a piece, chunk by chunk. If forward ended with relu, relu's gradient is
+** computed in it: for channels in blocks by the loops themselves, else into a buffer. */
 struct norm_chunk {
   const struct batch_norm *b;
   struct ramp relu;
@@ -361,8 +361,8 @@ struct norm_chunk {
   float dy_floats[HALF_CHUNK], x_floats[HALF_CHUNK];  /* of half types */
 };
 
-/* Takes n elements from `at` on; i: the channel of a piece that has one, from the strip's
-** first on. */
+/* Loads n elements from `at` on. i: the channel, relative to the strip's first, of a piece with a
+** single channel. */
 static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct batch_norm *b = q->b;
@@ -558,7 +558,8 @@ static int norm_backward(struct call *c)
   return TY_OK;
 }
 
-/* Gives a and d of each channel where the statistics are fixed and the channels on axis 1. */
+/* Sets a and d of each channel if the statistics are fixed and channels are on axis 1
+** (kernel.affine). */
 static bool norm_affine(const struct call *c, double *a, double *d)
 {
   struct batch_norm b = make_batch_norm(c, &c->in[0]);
@@ -583,7 +584,7 @@ static const char *refuse_plain(const struct call *c)
   return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;
 }
 
-/* Refuses another axis than channels: a product before it counts these. */
+/* Refuses a normalised axis other than the channels. */
 static const char *refuse_axis(const struct call *c)
 {
   return ((const struct norm_param *)c->param)->axis == 1 ? NULL : OTHER_AXIS;

@@ -1,6 +1,6 @@
-/* cache_append.c - _contrib_cache_append: keys and values of new positions, written after those
-** that a cache has, in place. A network that reads its caches through contrib.attention, with the
-** output as valid_length, makes one position at a time without a copy of what came before. */
+/* cache_append.c - _contrib_cache_append: writes keys and values of new positions into a cache, in
+** place, after those that it has. A network that reads its caches with contrib.attention, with the
+** output as valid_length, generates one position at a time without copying earlier ones. */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 

@@ -1,10 +1,10 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, dot products for a few
-** positions, Winograd's tiles (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they
-** are faster, our own rows for depthwise windows, our own packed product (kernel/conv/conv.h) for
-** everything, and the definition in plain loops. Layouts with the channels last are inferred, but
-** no kernel here takes them.
+** Candidates: a plain product if the window covers the whole image; dot products for a few
+** positions; Winograd (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they are
+** faster; our depthwise loops; our packed product (kernel/conv/conv.h) for everything; and the
+** definition in plain loops. Shapes of layouts with channels last are inferred, but no kernel here
+** supports them.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -130,7 +130,7 @@ static int convolution_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* Refuses what a kernel that ends in a struct convolve_end cannot do. */
+/* Refuses fused operations that a struct convolve_end cannot express. */
 static const char *refuse_end(const struct call *c)
 {
   const char *no = conv_refuse_layout(c);

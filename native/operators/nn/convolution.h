@@ -1,4 +1,4 @@
-/* convolution.h - parameters and inference that Convolution and Deconvolution share. */
+/* convolution.h - parameters, checks and shapes shared by Convolution and Deconvolution. */
 #pragma once
 #include "kernel/conv/conv.h"
 #include "op/op.h"
@@ -33,21 +33,22 @@ enum { LAYOUT_NCW, LAYOUT_NCHW, LAYOUT_NCDHW, LAYOUT_NHWC, LAYOUT_NDHWC };
     layouts, NULL, 1 }
 
 const char *conv_ports(const void *param);
-int  conv_check(void *param);                         /* fills in empty stride, dilate, pad */
-/* Fails with TY_EVALUE at that parameter. */
+/* sets empty stride, dilate, pad to their defaults */
+int  conv_check(void *param);
+/* Fails with TY_EVALUE at parameter `name`. */
 int  conv_bad(const char *name, const char *expected, int64_t got);
 bool conv_channels_last(const struct conv *p);
 const char *conv_refuse_last(const struct call *c);
-const char *conv_refuse_layout(const struct call *c); /* nor what gemm refuses */
+const char *conv_refuse_layout(const struct call *c); /* refuses also what gemm does */
 
-/* Returns the convolution with data x, weight and output y (for a deconvolution: x its output, y
-** its data). */
+/* Returns the window of a convolution with data x and output y; for a deconvolution x is its output
+** and y its data. */
 struct window conv_window(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y);
-/* Returns the window of a convolution's call, forward; conv_window_back: backward. */
+/* Return the window of a forward, and of a backward call. */
 struct window conv_make_window(const struct call *c);
 struct window conv_window_back(const struct call *c);
 const void *conv_bias_of(const struct call *c);       /* NULL: there is none */
-/* Makes bias and activation, or what the call's epilogue has instead. */
+/* Returns bias, scale, activation and addition of a forward call with its epilogue. */
 struct convolve_end conv_make_end(const struct call *c);
 void conv_bias_gradient(struct call *c);

@@ -1,33 +1,33 @@
-/* convolution_onednn.c - Convolution through oneDNN: forward and both gradients, where it is
-** faster than our own panels.
+/* convolution_onednn.c - Convolution through oneDNN: forward and both gradients, where it is faster
+** than our own panels.
 **
-** oneDNN wants channels in blocks. What comes so is taken as it is; of a plain array the data is
-** copied to blocks (scratch), the weight once per version (state), and the result back. Among
-** plain arrays that pays for windows of several taps over channels and filters in multiples of
-** 16, and for depthwise windows, when the product is not small (measured with AVX-512 against
-** kernel/conv/conv.h). The batch goes through in pieces, for the sake of memory and caches;
-** pieces depend on shapes alone.
+** oneDNN needs channels in blocks. Arrays in blocks are used in place; plain data is copied to
+** blocks (scratch), the weight once per version (state), and results are copied back. For plain
+** arrays that pays for windows of several taps with multiples of 16 channels and filters, and for
+** depthwise windows, if the product is not small (measured with AVX-512 against
+** kernel/conv/conv.h). The batch is divided into pieces by shapes alone, to limit memory and use
+** caches.
 **
-** Primitives are made at the first run, on the threads that run them; what oneDNN cannot do to
-** plain arrays falls back to our kernel, for which scratch and state suffice too. The sums of a
-** weight's gradient depend on the team's size, as everything of oneDNN's may.
+** Primitives are made at the first run, on the threads that run them. If oneDNN fails for plain
+** arrays, our own kernel runs, for which scratch and state are large enough, too. Results may
+** depend on the team's size, as sums of a weight's gradient do.
 **
-** An executor that only infers divides the forward product itself, into calls of one thread, which
-** our team makes: images, parts of the filters, or bands of rows. OpenMP's threads, on which oneDNN
-** divides, are waited for in every loop (base/parallel.c); they remain for products of which no
-** division is good.
+** For inference the forward product is divided here into calls of one thread each, made by our
+** team: images, parts of the filters, or bands of rows. oneDNN's own division uses OpenMP's
+** threads, which all have to start for every loop (base/parallel.c); it is used for products that
+** cannot be divided well.
 */
 #include "kernel/blocked.h"
 #include "kernel/conv/onednn.h"
 #include "op/op.h"
 #include "operators/nn/convolution.h"
 
-/* need: of the direction, or of both gradients, once asked; [1] with POST_SCALE */
+/* need: bytes of the direction, or of both gradients; [1] with POST_SCALE */
 struct onednn_state {
   struct gemm_kept own;
   struct { bool asked; struct onednn_bytes bytes; } need[2];
   struct onednn_primitive part[PARTS];
-  /* forward, once as it is and once with POST_SCALE, in calls at the same time as the first */
+  /* primitives of forward for concurrent calls, without and with POST_SCALE */
   struct onednn_primitive *more[2];
   int others;                                         /* number of each */
 };
@@ -36,19 +36,19 @@ size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_sta
 
 /* -- which calls are taken --------------------------------------------------------------------- */
 
-/* Multiply-adds above which a call of oneDNN pays: with operands in blocks, with one channel a
-** group, and where blocks must be copied to. */
+/* Multiply-adds above which calling oneDNN pays: with operands in blocks, for depthwise windows,
+** and if operands must be copied to blocks. */
 #define BLOCKED_PRODUCTS   1e5
 #define DEPTHWISE_PRODUCTS 5e3
 #define PLAIN_PRODUCTS     4e6
 
 enum {
-  /* positions of an image, from which plain arrays with one axis are left to our panels, whose
-  ** columns are parts of lines: 47 to 55 beside 39 to 54 GMAC/s (AVX-512, 2026-11-28) */
+  /* positions of an image from which plain 1-D arrays use our panels, whose columns are parts of
+  ** lines: 47 to 55 GMAC/s, oneDNN 39 to 54 (AVX-512, 2026-11-28) */
   LINE_POSITIONS = 500,
-  /* Plain arrays of one channel a group are left to our rows, unless windows are 2 apart: 14 to 250
-  ** us beside 16 to 450 (AVX-512, 20 x 24 to 56 x 56, 3 x 3 and 5 x 5, 2026-11-28), 16 to 22 beside
-  ** 23 to 35 (3 x 40 and 6 x 40); at 14 x 14 oneDNN is the faster. These are the limits. */
+  /* Limits within which plain depthwise arrays with a stride of 1 use our own loops: 14 to 250 us,
+  ** oneDNN 16 to 450 (AVX-512, 20 x 24 to 56 x 56, 3 x 3 and 5 x 5, 2026-11-28); 16 to 22 us,
+  ** oneDNN 23 to 35 (3 x 40 and 6 x 40). At 14 x 14 oneDNN is faster. */
   MAP_TAPS = 25,                                      /* most taps */
   MAP_POSITIONS = 400,                                /* least positions of an image ... */
   MAP_COLUMNS = 32                                    /* ... or else columns */
@@ -59,7 +59,7 @@ static bool along_one_axis(const struct window *w)
   return (w->in[0] > 1) + (w->in[1] > 1) + (w->in[2] > 1) == 1;
 }
 
-/* Returns why oneDNN does not serve, or NULL. */
+/* Returns why oneDNN is not used, or NULL. */
 static const char *refuse_window(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
@@ -79,8 +79,8 @@ static const char *refuse_window(const struct call *c, const struct window *w)
   return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 
-/* Returns whether oneDNN computes the data's gradient; needs_weight: the weight's, for which our
-** own sums are kept where windows are depthwise and arrays plain. */
+/* Return whether oneDNN computes the gradient of the data, and of the weight, which for plain
+** depthwise arrays our own loops compute. */
 static bool needs_data(const struct call *c) { return c->out[0].p != NULL; }
 static bool needs_weight(const struct call *c, const struct window *w)
 {
@@ -89,12 +89,12 @@ static bool needs_weight(const struct call *c, const struct window *w)
 
 /* -- pieces and scratch ------------------------------------------------------------------------ */
 
-/* bytes of blocked images at once */
+/* bytes of blocked images of a piece */
 enum { PIECE_BYTES = 24 << 20 };
-/* multiply-adds between two looks for Ctrl-C */
+/* multiply-adds between two checks for Ctrl-C */
 #define PIECE_PRODUCTS 4e9
 
-/* Returns how many images go at once. copied: the operands that are, bits of X and Y. */
+/* Returns the images of a piece. copied: bits of X and Y, which operands are copied. */
 static int64_t images_at_once(const struct window *w, int copied)
 {
   int64_t each = 0;
@@ -140,28 +140,29 @@ static struct onednn_shape make_shape(const struct call *c, const struct window 
 
 /* -- division of the forward product ----------------------------------------------------------- */
 
-/* Multiply-adds of a call of one thread, below which a product is not divided: some 4 us (AVX-512,
-** 2026-11-28). A short depthwise one is divided all the same, since whole it would first fetch what
-** several cores have written. */
+/* Least multiply-adds of a call of one thread: about 4 us (AVX-512, 2026-11-28). Small depthwise
+** products are divided all the same, since one thread would have to fetch what several cores have
+** written. */
 #define UNIT_PRODUCTS           3e5
 #define UNIT_DEPTHWISE_PRODUCTS 5e4
-/* multiply-adds from which a product that cannot be divided well is worth oneDNN's own threads, on
-** which all loops of the network then run: some 300 us */
+/* multiply-adds from which a product that cannot be divided well uses oneDNN's own threads, on
+** which later loops of the network run then, too: about 300 us */
 #define TEAM_PRODUCTS           1.5e7
-/* multiply-adds from which the copies of bands of one tap, and the repeated reading of a large
-** image, cost more than OpenMP's threads */
+/* multiply-adds from which copying bands of one tap, or reading a large image repeatedly, costs
+** more than OpenMP's threads */
 #define COPY_PRODUCTS           6e7
 
 enum {
-  /* bytes of an image that is in the second cache while each part of the filters reads it */
+  /* bytes of an image that stays in the second-level cache while each part of the filters reads
+  ** it */
   NEAR_BYTES   = 512 << 10,
-  /* filters x taps from which the reading of a larger image does not count */
+  /* filters x taps from which reading a larger image repeatedly does not matter */
   MANY_TAPS    = 96,
   /* least filters of a part, once there is a part for each thread */
   PART_FILTERS = 32,
-  /* bytes of a band's blocks, which stay in the second cache */
+  /* bytes of a band's blocks, which fit the second-level cache */
   BAND_BYTES   = 512 << 10,
-  /* least rows of a band, which also copies rows above and below that belong to others */
+  /* least rows of a band, which also needs copies of rows above and below it */
   BAND_ROWS    = 4
 };
 
@@ -186,8 +187,8 @@ static struct window part_window(const struct window *w, int parts)
   return part;
 }
 
-/* Returns an odd number of parts of the filters, of which threads get nearly the same number each;
-** 1: there is none. */
+/* Returns an odd number of parts of the filters that divides evenly among threads; 1: there is
+** none. */
 static int choose_odd_parts(const struct window *w)
 {
   const int most = parallel_most();
@@ -197,8 +198,8 @@ static int choose_odd_parts(const struct window *w)
   return 1;
 }
 
-/* Chooses the images and parts of the filters of one call of one thread. Returns false where such
-** calls are slower than oneDNN's own division, of positions. */
+/* Chooses the images and parts of the filters per call. Returns false if such calls are slower than
+** oneDNN's own division, by positions. */
 static bool divide_forward(const struct call *c, const struct window *w, struct onednn_shape *s)
 {
   const int most = parallel_most();
@@ -224,7 +225,7 @@ static bool divide_forward(const struct call *c, const struct window *w, struct 
       window_products(w) < COPY_PRODUCTS;
 }
 
-/* Returns the window with its positions in a column, where they are in a row, one tap each. */
+/* Returns a 1 x 1 window whose positions are in one row as a window with a column of positions. */
 static struct window upright_window(const struct window *w)
 {
   struct window column = *w;
@@ -235,7 +236,7 @@ static struct window upright_window(const struct window *w)
   return column;
 }
 
-/* Returns the window of `rows` rows of the output, where the zeros around are part of its data. */
+/* Returns the window of `rows` rows of the output; the padding is part of its data. */
 static struct window band_window(const struct window *w, int64_t rows)
 {
   struct window band = *w;
@@ -259,8 +260,8 @@ static size_t band_out(const struct window *w)
   return align_up((size_t)(w->filters * w->out[1] * w->out[2]) * sizeof(float), ALIGN);
 }
 
-/* Returns the rows of a band: the most that stay in the cache and give each thread its share; 0:
-** there are none. */
+/* Returns the rows of a band: the most that fit the cache and leave work for each thread; 0:
+** none. */
 static int64_t choose_rows(const struct window *w)
 {
   const int64_t most = parallel_most();
@@ -275,9 +276,9 @@ static int64_t choose_rows(const struct window *w)
   return 0;
 }
 
-/* Chooses bands where images and parts of the filters (`s`) would leave threads without work, or
-** read a large image several times. good: the division into these is better than oneDNN's own.
-** Returns false for no bands. */
+/* Chooses bands if images and parts of the filters (`s`) would leave threads idle or read a large
+** image several times. good: that division is better than oneDNN's own. Returns false if there are
+** no bands. */
 static bool divide_rows(const struct window *w, const struct onednn_shape *s, bool good,
     struct onednn_shape *bands)
 {
@@ -299,8 +300,8 @@ static bool divide_rows(const struct window *w, const struct onednn_shape *s, bo
   return true;
 }
 
-/* Returns the shape of one call of forward. An executor that trains leaves the division to oneDNN,
-** as it does for the gradients. */
+/* Returns the shape of one call of forward. In training oneDNN divides, as it does for
+** gradients. */
 static struct onednn_shape forward_shape(const struct call *c, const struct window *w)
 {
   struct onednn_shape whole = make_shape(c, w, FORWARD), s = whole, bands = whole;
@@ -311,21 +312,21 @@ static struct onednn_shape forward_shape(const struct call *c, const struct wind
   return s.divided ? s : whole;
 }
 
-/* Returns the calls of forward. */
+/* Returns the number of calls of forward. */
 static int64_t count_units(const struct window *w, const struct onednn_shape *s)
 {
   return s->rows ? w->n * window_out(w) / (s->rows * s->window.out[2])
                  : w->n / s->images * s->parts;
 }
 
-/* Returns how many calls of forward may be in progress at once. */
+/* Returns how many calls of forward may run concurrently. */
 static int64_t count_slots(const struct window *w, const struct onednn_shape *s)
 {
   return MIN(count_units(w, s), parallel_most());
 }
 
-/* Finds the bytes that a part needs; false: oneDNN does not have it. Asks without the activation,
-** of which nothing is known when scratch is planned. */
+/* Finds the bytes of a direction; false: oneDNN does not support it. The activation is left out,
+** since it is not known when scratch is planned. */
 static bool find_bytes(const struct call *c, const struct window *w, int which,
     struct onednn_shape *s, struct onednn_bytes *r)
 {
@@ -338,8 +339,8 @@ static bool find_bytes(const struct call *c, const struct window *w, int which,
   return true;
 }
 
-/* Returns the bytes of a gradient before it is added to what is there or to that of earlier pieces:
-** of the weight, or of the data of some images. */
+/* Returns the bytes of a gradient that is then added to the output: of the weight, or of the data
+** of a piece. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
   struct onednn_shape data = make_shape(c, w, DATA);
@@ -349,11 +350,11 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
 
-/* Returns the bytes of a weight with its rows scaled, before it is packed. */
+/* Returns the bytes of a weight with scaled rows, before packing. */
 static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes(&w->d), ALIGN); }
 
-/* Returns the bytes of one direction, or of both gradients: the packed weight has served when the
-** weight's gradient begins. Those of forward but `packed` are a slot's. */
+/* Returns the bytes of forward, or of both gradients, where the weight's gradient reuses the memory
+** of the packed weight. For forward all but `packed` are per slot. */
 static struct onednn_bytes bytes_for(const struct call *c, const struct window *w, bool back)
 {
   struct onednn_shape s;
@@ -381,8 +382,8 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.packed + slots * (r.x + r.y + r.pad), own);
 }
 
-/* Returns the bytes of blocked X, blocked Y, the primitives' own, packed W and after it blocked dW,
-** and a gradient before it is added. */
+/* Returns the bytes of blocked X, blocked Y, the primitives' own scratch, packed W or blocked dW,
+** and a gradient that is then added. */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
@@ -399,7 +400,7 @@ size_t onednn_conv_back_scratch(const struct call *c)
 static const char *const FEW_CHANNELS = "a gradient of few channels";
 static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks";
 
-/* Returns whether oneDNN has the operands' layout; without it no other kernel takes blocks. */
+/* Returns whether oneDNN supports the operands' layout. */
 static bool has_primitive(const struct call *c, const struct window *w, int which)
 {
   struct onednn_shape s;
@@ -407,7 +408,7 @@ static bool has_primitive(const struct call *c, const struct window *w, int whic
   return !in_blocks(c) || find_bytes(c, w, which, &s, &r);
 }
 
-/* Refuses an end with scale and sum that would cost a copy of what is in the output. */
+/* Refuses scale with sum if it would need a copy of the output's contents. */
 static const char *refuse_scaling(const struct call *c, const struct window *w)
 {
   struct onednn_shape s;
@@ -447,7 +448,7 @@ static void scale_rows(const struct operand *w, const struct scaling *a, float *
     for (int64_t k = i * n; k < (i + 1) * n; k++) to[k] = ((const float *)w->p)[k] * a->scale[i];
 }
 
-/* Copies a weight to the primitive's form, part by part. */
+/* Copies a weight to the primitive's layout, part by part. */
 static bool pack_parts(struct onednn_primitive *p, char *from, char *to)
 {
   for (int i = 0; i < p->parts; i++)
@@ -457,8 +458,8 @@ static bool pack_parts(struct onednn_primitive *p, char *from, char *to)
   return true;
 }
 
-/* Writes the weight as the primitive reads it, its rows scaled if a is not NULL, to `to`. rows: for
-** scaled rows that are then copied. */
+/* Writes the weight to `to` in the primitive's layout, with scaled rows unless a is NULL. rows:
+** scratch for scaled rows. */
 static bool write_weight(struct onednn_primitive *p, const struct operand *w,
     const struct scaling *a, float *rows, char *to)
 {
@@ -471,8 +472,8 @@ static bool write_weight(struct onednn_primitive *p, const struct operand *w,
   return pack_parts(p, (char *)rows, to);
 }
 
-/* Returns the weight as the primitive reads it, NULL if that fails. scratch: where it is written if
-** no copy is kept; before that the scaled weight, if it is. */
+/* Returns the weight in the primitive's layout; NULL: failed. scratch: memory for it if no copy is
+** kept, preceded by the scaled weight, if any. */
 static char *pack_weight(struct onednn_primitive *p, const struct operand *w,
     const struct scaling *a, char *scratch)
 {
@@ -525,12 +526,12 @@ static bool execute_primitive(struct onednn_primitive *p, int which)
   return !dnnl_primitive_execute(p->conv, p->stream, OPERANDS + 1 + (p->bias != NULL), arg);
 }
 
-/* plain; w: read, or written by WEIGHT */
+/* Arrays of a call. w is read, or written by WEIGHT. */
 struct plain_arrays { char *x, *y; const struct operand *w; void *bias; bool add; };
 struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
-/* Divides scratch. The packed weight of a gradient, whose bytes are 0, is where that of the weight
-** is written afterwards. */
+/* Divides scratch. Where gradients need no packed weight, its place has the blocked gradient of the
+** weight later. */
 static struct blocks make_blocks(const struct onednn_bytes *r, char *tmp)
 {
   struct blocks b = { .x = tmp + r->packed };
@@ -542,8 +543,8 @@ static struct blocks make_blocks(const struct onednn_bytes *r, char *tmp)
   return b;
 }
 
-/* Runs one piece of the batch. A weight's gradient is added to what earlier pieces, or the caller,
-** left there. */
+/* Runs one piece of the batch. A weight's gradient is added to that of earlier pieces, or to the
+** output's contents. */
 static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
     const struct blocks *b, const struct plain_arrays *a, bool add)
 {
@@ -629,8 +630,8 @@ struct forward_run {
   int failed;                                         /* atomic */
 };
 
-/* Returns a slot's primitive with its memory set. NULL: it cannot be made. of: bytes of scratch
-** from those of slot 0. */
+/* Returns a slot's primitive with its memory set; NULL: it cannot be made. of: offset of its
+** scratch from that of slot 0. */
 static struct onednn_primitive *slot_primitive(
     struct forward_run *r, int64_t slot, size_t of, char *weight, float *bias)
 {
@@ -639,7 +640,7 @@ static struct onednn_primitive *slot_primitive(
   if (p->made == NEW) {
     struct onednn_shape again = *r->s;
     struct onednn_bytes all = *r->bytes;
-    again.keeps = false;                              /* the first one's weight serves all */
+    again.keeps = false;                              /* all use the first one's packed weight */
     all.packed = SIZE_MAX;
     part_make(p, &again, &all);
   }
@@ -649,8 +650,8 @@ static struct onednn_primitive *slot_primitive(
   return ready ? p : NULL;
 }
 
-/* Copies rows of an image, from row `first` on, to blocks: zeros outside, and for channels that the
-** last block lacks. */
+/* Copies rows of an image from row `first` on to blocks, with zeros outside and for missing
+** channels of the last block. */
 static void enter_band(const struct forward_run *r, const float *image, int64_t first, float *to)
 {
   const struct window *w = r->w, *band = &r->s->window;
@@ -684,8 +685,8 @@ static void leave_band(const struct forward_run *r, const float *from, int64_t f
   }
 }
 
-/* Computes a band of rows in a slot. Rows that are in one piece of the arrays' own blocks are not
-** copied. Returns false if oneDNN fails. */
+/* Computes a band of rows in a slot. Rows that are contiguous in arrays in blocks are not copied.
+** Returns false if oneDNN fails. */
 static bool run_band(struct forward_run *r, int64_t unit, int64_t slot, size_t of)
 {
   const struct window *w = r->w, *band = &r->s->window;
@@ -744,7 +745,7 @@ static void units_range(int64_t begin, int64_t end, void *context)
     if (!run_unit(r, i)) __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Runs forward in calls of one thread each. Returns false where our own kernel has to do it. */
+/* Runs forward in calls of one thread each. Returns false if our own kernel has to run instead. */
 static bool run_divided(
     struct onednn_state *p, struct call *c, const struct window *w, struct plain_arrays a)
 {
@@ -775,8 +776,8 @@ static bool run_divided(
   return !r.failed;
 }
 
-/* Runs one direction. Returns false where nothing is written, or only what our own kernel writes
-** again; but a sum that was begun is lost. */
+/* Runs one direction. Returns false if oneDNN fails; then our own kernel can compute the output
+** again, except where results were to be added to it. */
 static bool run_part(struct onednn_state *p, struct call *c, const struct window *w, int which,
     struct plain_arrays a)
 {

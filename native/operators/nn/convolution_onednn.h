@@ -1,5 +1,5 @@
-/* convolution_onednn.h - what operators see of oneDNN: rows for their lists of kernels, empty in
-** a build without it. */
+/* convolution_onednn.h - oneDNN's kernels, as entries for Convolution's tables; empty in a build
+** without oneDNN. */
 #pragma once
 #include "op/op.h"
 

@@ -1,5 +1,5 @@
-/* convolution_window.c - what the candidates of Convolution share: the window of a call, the
-** gradient of the bias. */
+/* convolution_window.c - shared by the kernels of Convolution: the window of a call, the gradient
+** of the bias. */
 #include "kernel/vec/norm.h"
 #include "operators/nn/convolution.h"
 

@@ -1,8 +1,8 @@
 /* convolution_winograd.c - Convolution by Winograd's tiles (kernel/conv/winograd.h): forward and
 ** both gradients.
 **
-** They want channels in blocks. What comes so is taken as it is; plain arrays are copied to
-** blocks and back, some images at a time, for the sake of memory and caches. How many depends on
+** Winograd needs channels in blocks. Arrays in blocks are used in place; plain arrays are copied to
+** blocks and back, some images at a time, to limit memory and use caches. How many depends on
 ** shapes alone.
 */
 #include "kernel/blocked.h"
@@ -20,7 +20,7 @@ static int64_t image_bytes(const struct operand *a)
 }
 static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : image_bytes(a); }
 
-/* Returns w for as many images as go at once. */
+/* Returns w for the images of a piece. */
 static struct window cut_piece(const struct window *w, int64_t copied_image)
 {
   struct window p = *w;
@@ -29,8 +29,8 @@ static struct window cut_piece(const struct window *w, int64_t copied_image)
   return p;
 }
 
-/* Returns the bytes of an image: of data and output, or of the output's gradient and the data, or
-** its gradient. */
+/* These return the bytes to copy for an image: in forward, for the data's side of backward, in
+** backward. */
 static int64_t forward_bytes(const struct call *c)
 {
   return copied_bytes(&c->in[0]) + copied_bytes(&c->out[0]);
@@ -63,7 +63,7 @@ static float *image_at(const struct operand *a, int64_t i)
   return (float *)((char *)a->p + i * image_bytes(a));
 }
 
-/* Returns images from i on in blocks: where they are, or copied to scratch. */
+/* Returns images from i on in blocks: in place, or copied to scratch. */
 static float *enter_blocks(
     const struct operand *a, const struct window *p, int64_t i, void *scratch)
 {
@@ -85,7 +85,7 @@ static void leave_blocks(
 
 /* -- which calls are taken --------------------------------------------------------------------- */
 
-/* products; fewer are soon made directly, with smaller errors */
+/* least multiply-adds: fewer are fast directly, with smaller errors */
 enum { COPY_PRODUCTS = 1 << 26 };
 
 static const char *refuse_window(const struct call *c, const struct window *w, int64_t copied)

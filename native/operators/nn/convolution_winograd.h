@@ -1,5 +1,4 @@
-/* convolution_winograd.h - what Convolution sees of Winograd's tiles: rows for its lists of
-** kernels. */
+/* convolution_winograd.h - Winograd kernels, as entries for Convolution's tables. */
 #pragma once
 #include "op/op.h"
 

@@ -1,9 +1,9 @@
-/* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus
-** a bias.
+/* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus a
+** bias.
 **
-** The convolution of which it is the gradient has the output as its data and the data as its
-** output; its filters are the input channels. So forward is convolve_data, the data's gradient
-** convolve_forward, the weight's convolve_weight with both exchanged.
+** It is the gradient of a convolution whose data is our output and whose output is our data; the
+** filters of that are our input channels. So forward is convolve_data, the data's gradient is
+** convolve_forward, and the weight's gradient is convolve_weight with both exchanged.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -94,8 +94,8 @@ static int deconvolution_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* Returns the window of data x and output y of the deconvolution. Padding is that on the left; the
-** right side follows from the sizes. */
+/* Returns the window of a deconvolution with data x and output y. pad is that on the left; that on
+** the right follows from the sizes. */
 static struct window window_for(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
@@ -129,8 +129,8 @@ static int panels_forward(struct call *c)
       c->tmp);
 }
 
-/* Returns the bytes of the data's gradient, which goes through scratch where it is added. in:
-** gradient of the output, data, weight. */
+/* Returns the bytes of scratch, with the data's gradient if it is added to the output. in: gradient
+** of the output, data, weight. */
 static size_t panels_back_scratch(const struct call *c)
 {
   struct window w = window_back(c);

@@ -1,7 +1,7 @@
-/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's
-** draw, the node and i alone: word i % 4 of Philox block i / 4. So backward computes it again,
-** and the hidden mask is written only when read. With `axes` the factors have size 1 there and
-** are shared along these axes. p = 1 gives NaN (0 times infinity).
+/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's draw,
+** the node and i alone: word i % 4 of Philox block i / 4. So backward recomputes it, and the hidden
+** mask is written only if it is read. Along `axes` all elements share a factor. p = 1 gives NaN (0
+** times infinity).
 */
 #include "base/cast.h"
 #include "base/convert.h"
@@ -52,7 +52,7 @@ struct fall {
   const struct vec_ops *r;
   struct drop d;
   const void *x;
-  /* factor: of every element of the mask, when it is broadcast */
+  /* factor: the factors, if they are shared along axes */
   void   *y, *mask, *factor;
   ty_desc shape, mask_shape;
   bool    acts;
@@ -66,7 +66,7 @@ static void elements_body(int64_t begin, int64_t end, void *context)
       begin, end - begin);
 }
 
-/* Multiplies one row of the last axis after another by its factors. */
+/* Multiplies rows of the last axis by their factors. */
 static void shared_body(int64_t begin, int64_t end, void *context)
 {
   const struct fall *f = context;

@@ -1,9 +1,9 @@
 /* embedding.c - Embedding and _contrib_SparseEmbedding: rows of a table by index.
 **
-** Indices of any dtype are truncated and clipped to the table (with sparse_grad an index outside
-** it is an error). The gradient of the table adds rows; each chunk owns a range of table rows
-** and walks over all indices, so that rows are added in the order of the indices whatever the
-** number of threads.
+** Indices of any dtype are truncated and clipped to the table (with sparse_grad an index out of
+** range is an error). For the gradient of the table each chunk owns a range of its rows and goes
+** through all indices, so that rows are added in the order of the indices with any number of
+** threads.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -85,7 +85,7 @@ static int table_forward(struct call *c)
   return TY_OK;
 }
 
-/* parts of the table; a shape's own number, not the machine's */
+/* ranges of the table's rows, independent of the machine */
 enum { RANGES = 16 };
 struct scatter_add {
   const struct vec_ops *r;

@@ -78,7 +78,7 @@ struct flash_shape {
   int64_t batch;
   int64_t heads;
   int64_t length;                                     /* positions */
-  int64_t size;                                       /* numbers of a part of a head */
+  int64_t size;                                       /* elements of a part of a head */
 };
 
 /* Reads the sizes of x, whose heads have `parts` parts. Returns a code. */
@@ -196,7 +196,7 @@ static int flash_types(struct infer *s)
   for (int i = 0; i < inputs; i++) all[n++] = &s->in[i];
   if (ports.bias >= 0) all[n++] = &s->in[ports.bias];
   all[n++] = &s->out[0];
-  /* once to find the type in any of them, once to pass it to those before; an error names all[i] */
+  /* first finds the dtype in any of them, then passes it to the others; an error names all[i] */
   for (int i = 1; i < n; i++) TRY(type_both(s, all[i], all[0]));
   for (int i = 1; i < n; i++) TRY(type_both(s, all[i], all[0]));
   const int dtype = all[0]->dtype;
@@ -220,9 +220,10 @@ struct flash_workspace {
   char *s;                                            /* their scores, then their weights */
   char *k;                                            /* packed keys; NULL: read in place */
   char *v;                                            /* packed values, where k is not NULL */
-  double *greatest;                                   /* per row of the task: score so far */
+  /* per row of the task: maximum score so far */
+  double *greatest;
   double *sum;                                        /* per row: sum of weights so far */
-  bool only_block;                                    /* the rows have no other block of keys */
+  bool only_block;                                    /* all keys of the rows are in one block */
 };
 
 /* Returns the rows of a task: a chunk of queries of a group of heads. */
@@ -259,8 +260,8 @@ static size_t divide_scratch(const struct flash *f, char *base, struct flash_wor
   return used;
 }
 
-/* Raises `greatest` and `sum` of rows b by the scores of keys k0 .. k0 + n - 1, which are ld apart,
-** replaces these by their weights e^(score - greatest), with dropout, and scales y to match. */
+/* Updates `greatest` and `sum` of rows b for the scores s of keys k0 .. k0 + n - 1 (rows ld apart),
+** replaces the scores by weights e^(score - greatest), with dropout, and rescales y. */
 static void weigh_scores(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
     int64_t k0, int64_t n, double *greatest, double *sum)
 {
@@ -297,8 +298,8 @@ static int add_values(const struct flash *f, const struct flash_workspace *x,
   return TY_OK;
 }
 
-/* Computes y += s v for rows b and keys k0 .. k0 + n - 1, where weights of 0 add nothing, also
-** where the values are not finite. */
+/* Computes y += s v for rows b and keys k0 .. k0 + n - 1; weights of 0 add nothing even if values
+** are not finite. */
 static void add_nonzero_values(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, int64_t ld)
 {
@@ -350,10 +351,9 @@ static void attend_block(const struct flash *f, const struct flash_workspace *x,
   }
 }
 
-/* Adds to the sums of rows b the weighted values of those of keys k0 .. k0 + n - 1 of key head kv
-** that the rows read. row: number of the first of the rows in the task. x->k NULL: keys and values
-** are read in place. finite: a weight of 0 may be multiplied, since all values are known to be
-** finite, or no key is hidden. Returns a code. */
+/* Adds keys k0 .. k0 + n - 1 of key head kv to the sums of rows b. row: index of the first row in
+** the task. x->k NULL: reads keys and values in place. finite: weights of 0 may be multiplied,
+** since all values are finite or no key is hidden. Returns a code. */
 static int forward_block(const struct flash *f, const struct flash_workspace *x,
     const struct flash_rows *b, int64_t kv, int64_t k0, int64_t n, bool finite, int64_t row)
 {
@@ -383,7 +383,7 @@ static int forward_block(const struct flash *f, const struct flash_workspace *x,
   return add_values(f, x, b, kv, k0, n, from);
 }
 
-/* Stores shift + log as the logsum of a row, and what its type rounds off. */
+/* Stores shift + log as the logsum of a row, and its rounding error. */
 static void store_logsum(const struct flash *f, int64_t row, double shift, double log)
 {
   f->r->set(f->logsum, row, shift + log);
@@ -391,8 +391,8 @@ static void store_logsum(const struct flash *f, int64_t row, double shift, doubl
   f->r->set(f->logsum, flash_count_rows(f) + row, isfinite(stored) ? shift - stored + log : 0);
 }
 
-/* Divides the sums of values of rows b by the sums of weights, and stores logsum where backward
-** needs it. */
+/* Divides the sums of values of rows b by the sums of weights, and stores logsum if backward needs
+** it. */
 static void finish_rows(
     const struct flash *f, const struct flash_rows *b, const double *greatest, const double *sum)
 {
@@ -414,8 +414,8 @@ static void finish_rows(
 
 struct forward_job { struct flash f; int failed; };
 
-/* Packs keys k0 .. k0 + n - 1 of key head kv into `keys`, and their values into x->v: for attend.h
-** as one packing, else f->keys at a time. */
+/* Packs keys k0 .. k0 + n - 1 of key head kv into `keys`, and their values into x->v, for attend.h
+** all at once, else f->keys at a time. */
 static void pack_block(const struct flash *f, const struct flash_workspace *x, char *keys,
     int64_t sample, int64_t kv, int64_t k0, int64_t n)
 {
@@ -434,7 +434,7 @@ static int forward_task(const struct flash *f, int64_t sample, int64_t kv, int64
   struct flash_rows b;
   const struct flash_span span = flash_span_of_group(f, sample, kv, q0, q1);
   divide_scratch(f, f->scratch + (size_t)parallel_index() * f->bytes, &x);
-  /* packing saves time only where several blocks of rows use it */
+  /* packing pays only if several blocks of rows use it */
   const bool one_block = f->tq == 1 ? f->group <= FLASH_QUERIES
                                     : f->group == 1 && q1 - q0 <= FLASH_QUERIES;
   char *packed_k = x.k;

@@ -1,10 +1,11 @@
-/* flash_attention.h - attention in blocks of queries and keys, without the matrix of all weights.
+/* flash_attention.h - attention by blocks of queries and keys, without storing the matrix of all
+** weights.
 **
-** Forward goes through blocks of keys. For each query it keeps the greatest score so far, the sum
-** of e^(score - greatest), and the sum of the values times these weights; where the greatest score
-** grows, both sums are scaled. It stores the logarithm of the sum of e^score (`logsum`, infinity
-** where no key counts), from which backward computes the weights of a block again: weight =
-** e^(score - logsum). Source: Dao et al., FlashAttention, arXiv:2205.14135 and 2307.08691.
+** Forward loops over blocks of keys. For each query it keeps the maximum score so far, the sum of
+** e^(score - maximum), and the sum of values with these weights; when the maximum grows, both sums
+** are rescaled. It stores the logarithm of the sum of e^score (`logsum`; infinity if no key
+** counts), from which backward recomputes the weights of a block: weight = e^(score - logsum).
+** Source: Dao et al., FlashAttention, arXiv:2205.14135 and 2307.08691.
 */
 #pragma once
 #include "kernel/gemm/attend.h"
@@ -22,9 +23,9 @@ enum { FLASH_NTC, FLASH_TNC, FLASH_NHTC };
 /* values of `packed` */
 enum { FLASH_APART, FLASH_KV, FLASH_QKV };
 
-/* Where queries, keys and values are among the first inputs, as `packed` says. Outputs of backward
-** have the same places. A head of an array may hold several of them side by side, its parts; the
-** first part of the first input are the queries. */
+/* Where queries, keys and values are in the first inputs, and their gradients in the outputs of
+** backward, according to `packed`. A head of an array may have several parts side by side; the
+** queries are the first part of the first input. */
 struct flash_packing {
   int inputs;                                         /* arrays of queries, keys and values */
   int q_parts;                                        /* parts of a head of the first input */
@@ -36,7 +37,7 @@ struct flash_packing {
 };
 struct flash_packing flash_find_packing(const struct flash_param *p);
 
-/* Numbers of the optional inputs; -1: absent. */
+/* Indices of the optional inputs; -1: absent. */
 struct flash_ports {
   int mask;
   int bias;
@@ -46,9 +47,9 @@ struct flash_ports {
 };
 struct flash_ports flash_make_ports(const struct flash_param *p);
 
-/* Matrices (positions x size of a head), one for each sample and head. */
+/* One matrix (positions x size of a head) for each sample and head. */
 struct flash_side {
-  char *p;                                            /* the first; NULL: not wanted */
+  char *p;                                            /* the first matrix; NULL: unused */
   int64_t sample;                                     /* elements from one sample to the next */
   int64_t head;                                       /* from one head to the next */
   int64_t row;                                        /* from one position to the next */
@@ -67,7 +68,7 @@ struct flash_grid {
 struct flash {
   const struct vec_ops *r;
   int dtype;
-  int product;                                        /* type of its products (gemm.h) */
+  int product;                                        /* gemm type of its products */
   size_t size;                                        /* bytes of an element */
   int64_t batch;                                      /* samples */
   int64_t heads;                                      /* of queries */
@@ -84,19 +85,19 @@ struct flash {
   struct flash_side q, k, v, y;
   struct flash_grid mask, bias;
   struct flash_span *spans;                           /* flash_find_spans; NULL: none */
-  /* Keys of a block of backward, a multiple of the columns of any panel of a product. Forward
-  ** leaves out that many keys at the ends of its blocks where no row sees them. */
+  /* Keys of a block of backward, a multiple of the columns of any panel of a product. Forward skips
+  ** groups of this many keys at the ends of its blocks if no row sees them. */
   int64_t keys;
   const struct operand *valid_length;                 /* NULL: none */
   const struct operand *offset;                       /* NULL: none */
-  /* Of each row, then of each what the type rounds off: of a score of -1e9 in float32 it is all of
-  ** the sum. NULL: not wanted. */
+  /* logsum of each row, then for each row its rounding error: in float32 a maximum score of -1e9
+  ** would lose all of the sum. NULL: unused. */
   void *logsum;
   struct drop drop;
   bool drops;                                         /* there is dropout */
-  bool attends;                                       /* packed blocks of forward use attend.h */
-  char *scratch;                                      /* a part for each thread */
-  size_t bytes;                                       /* of such a part */
+  bool attends;                                       /* forward uses kernel/gemm/attend.h */
+  char *scratch;                                      /* a piece for each thread */
+  size_t bytes;                                       /* bytes of such a piece */
 };
 
 /* -- blocks ------------------------------------------------------------------------------------ */
@@ -105,20 +106,20 @@ enum {
   FLASH_QUERIES = 64,                                 /* rows of a block */
   /* keys of a block, see `keys` of struct flash */
   FLASH_KEYS = 128,
-  /* the same where rows see a part of the keys, of which there are at most FLASH_PART */
+  /* the same if rows see a part of the keys, and there are at most FLASH_PART keys */
   FLASH_FEW_KEYS = 64,
-  /* keys: with more, small blocks cost more than they save (T 1,024, Zen 4, 2026-11) */
+  /* keys: with more, small blocks cost more than they save (1,024 keys, Zen 4, 2026-11) */
   FLASH_PART = 512,
   FLASH_WIDE = 4 * FLASH_KEYS,                        /* keys of a block of forward */
   FLASH_CHUNK = 256,                                  /* rows that share a packed block of keys */
   FLASH_LINE = 64,                                    /* bytes of a line of the caches */
 };
-/* nanoseconds of a multiply-add of single queries, which wait for memory: a chunk takes about 5 us
-** (2026-11-28) */
+/* nanoseconds of a multiply-add for single queries, which are bound by memory: a chunk takes about
+** 5 us (2026-11-28) */
 #define FLASH_STEP_NS (PARALLEL_CHUNK_NS / 32768)
 
-/* Rows of one product: queries q0 .. q0 + m - 1 of one head or, where each head has one query, the
-** queries of m heads. */
+/* Rows of one product: queries q0 .. q0 + m - 1 of one head, or, if each head has a single query,
+** the queries of m heads. */
 struct flash_rows {
   int64_t sample;
   int64_t head;                                       /* the first */
@@ -127,7 +128,7 @@ struct flash_rows {
   bool across;                                        /* rows are heads */
 };
 
-/* Returns the queries of a head that a task takes. */
+/* Returns the number of queries of a head in a task. */
 static inline int64_t flash_chunk(const struct flash *f)
 {
   return MAX(1, FLASH_CHUNK / f->group / FLASH_QUERIES) * FLASH_QUERIES;
@@ -154,8 +155,8 @@ static inline int64_t flash_row_step(const struct flash_side *s, const struct fl
 {
   return b->across ? s->head : s->row;
 }
-/* Fetches n rows of `size` numbers, `step` elements apart, into the second cache: rows of a head
-** are too far apart for the processor's own prefetcher. Inline, since gcc removes calls of a
+/* Prefetches n rows of `size` elements, `step` elements apart, into the second-level cache: rows of
+** a head are too far apart for the hardware prefetcher. Always inline, since gcc removes calls of a
 ** function that only prefetches. */
 static inline __attribute__((always_inline)) void flash_prefetch(
     const struct flash *f, const char *row, int64_t step, int64_t n, int64_t size)
@@ -169,59 +170,59 @@ static inline int64_t flash_count_rows(const struct flash *f)
 {
   return f->batch * f->heads * f->tq;
 }
-/* Returns the number of row i among all rows (sample, head, query). */
+/* Returns the index of row i of b among all rows (sample, head, query). */
 static inline int64_t flash_row_number(
     const struct flash *f, const struct flash_rows *b, int64_t i)
 {
   return (b->sample * f->heads + b->head) * f->tq + b->q0 + i;
 }
 
-/* Describes a call whose inputs begin with in[first]: 0 forward; 1 backward, where in[0] is the
-** gradient of the output. */
+/* Describes a call. first: index of its first input in c->in: 0 forward, 1 backward, where in[0] is
+** the gradient of the output. */
 struct flash flash_make(const struct call *c, int first);
-/* Returns part `part` of x, of whose heads each has `parts` side by side. */
+/* Returns part `part` of x, each of whose heads has `parts` parts side by side. */
 struct flash_side flash_make_side(
     const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part);
 struct flash_grid flash_make_grid(const struct operand *x);
-/* Returns the number of the element of a grid that belongs to row i of rows b and key k0. */
+/* Returns the index in a grid of the element for row i of b and key k0. */
 int64_t flash_grid_element(
     const struct flash_grid *g, const struct flash_rows *b, int64_t i, int64_t k0);
 /* Returns the bytes of scratch of flash_find_spans. */
 size_t flash_spans_bytes(const struct flash *f);
-/* Finds which keys a bias hides from each block of rows: those whose score it lowers so far that
-** their weight is 0, as that of an additive mask does. flash_find_span leaves them out from then
-** on. base: flash_spans_bytes of memory. */
+/* Finds the keys that a bias hides from each block of rows: it lowers their scores so far that
+** their weight is 0, as additive masks do. flash_find_span leaves them out from then on. base:
+** flash_spans_bytes bytes. */
 void flash_find_spans(struct flash *f, char *base);
-/* Finds block number i of the rows of a task: queries q0 .. q1 - 1 of all heads that read key head
-** kv. Returns false where there are no more. */
+/* Finds block i of the rows of a task: queries q0 .. q1 - 1 of all heads that read key head kv.
+** Returns false if there are no more. */
 bool flash_cut_rows(const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1,
     int64_t i, struct flash_rows *b);
-/* Returns the span of the keys that any row of a task sees. */
+/* Returns the span of keys that rows of a task see. */
 struct flash_span flash_span_of_group(
     const struct flash *f, int64_t sample, int64_t kv, int64_t q0, int64_t q1);
-/* Returns the span of the keys that any of rows b sees. */
+/* Returns the span of keys that rows of b see. */
 struct flash_span flash_find_span(const struct flash *f, const struct flash_rows *b);
-/* Writes the queries of rows b, times the scale, one after the other. */
+/* Writes the queries of rows b, times the scale, contiguously. */
 void flash_scale_queries(const struct flash *f, const struct flash_rows *b, char *out);
 /* Returns whether some rows may not see some keys of their span. */
 static inline bool flash_restricts(const struct flash *f)
 {
   return f->mask.x || f->bias.x || f->causal || f->window;
 }
-/* Adds the bias to the scores of keys k0 .. k0 + n - 1, whose rows are ld apart, and sets those of
-** keys that do not count to -infinity. Returns whether there may be such. */
+/* Adds the bias to the scores s (rows ld apart) of keys k0 .. k0 + n - 1, and sets those of keys
+** that a row must not see to -infinity. Returns whether there may be such keys. */
 bool flash_restrict(const struct flash *f, const struct flash_rows *b, char *s, int64_t ld,
     int64_t k0, int64_t n);
-/* Computes c (m x n) += op(a) b, where elements of a that are 0 add nothing, whatever b holds. */
+/* Computes c (m x n) += op(a) b. Elements of a that are 0 add nothing, even for infinities and NaN
+** in b. */
 void flash_multiply_nonzero(const struct flash *f, bool ta, int64_t m, int64_t n, int64_t k,
     const char *a, int64_t lda, const char *b, int64_t ldb, char *c, int64_t ldc);
-/* Returns whether n elements in each of `rows` rows are finite. May return false where they are so
-** large that the sum of their squares is not. */
+/* Returns whether n elements in each of `rows` rows are finite. May return false if they are so
+** large that the sum of their squares overflows. */
 bool flash_is_finite(const struct flash *f, int64_t rows, int64_t n, const char *x, int64_t step);
 /* Sets n elements in each of `rows` rows to 0. */
 void flash_clear(const struct flash *f, int64_t rows, int64_t n, char *x, int64_t step);
 
-/* Computes the gradients: `run` of the kernel. in: gradient of the output, the inputs, output,
-** logsum. */
+/* The backward kernel. Inputs: gradient of the output, the inputs, output, logsum. */
 int    flash_backward(struct call *c);
 size_t flash_backward_scratch(const struct call *c);

@@ -1,9 +1,9 @@
 /* flash_attention_backward.c - the gradients of _contrib_attention.
 **
-** The weights of a block are computed again: P = e^(S - logsum), with scores S = scale Q K^T +
-** bias, times e^-rest where logsum's type has rounded off so much that it matters. With D = the
-** sum over a row of dY Y, dV += P^T dY,   dS = P (dY V^T - D),   dK += scale dS^T Q,   dQ += scale
-** dS K,   dbias += dS. Dropout's factors are drawn again; they multiply P in dV, and dY V^T.
+** The weights of a block are recomputed: P = e^(S - logsum), with scores S = scale Q K^T + bias,
+** times e^-rest if the rounding error of logsum matters. With D = the sum over a row of dY Y: dV +=
+** P^T dY, dS = P (dY V^T - D), dK += scale dS^T Q, dQ += scale dS K, dbias += dS. Dropout's factors
+** are drawn again; they multiply P in dV, and dY V^T.
 */
 #include "operators/nn/flash_attention.h"
 #include "kernel/vec/softmax.h"
@@ -12,21 +12,21 @@
 struct back_job {
   struct flash f;
   struct flash_side dy;                               /* gradient of the output */
-  struct flash_side dq, dk, dv;                       /* results, p NULL where not wanted */
-  struct flash_grid dbias;                            /* result; x NULL: not wanted */
+  struct flash_side dq, dk, dv;                       /* results; p NULL: unused */
+  struct flash_grid dbias;                            /* result; x NULL: unused */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
   bool keys_apart;                                    /* tasks compute either dq or dk and dv */
-  bool weighs;                                        /* weights are gemm_weights' */
-  bool scores;                                        /* so are products gemm_score's */
+  bool weighs;                                        /* weights are computed by gemm_weights */
+  bool scores;                                        /* products are computed by gemm_score */
   int failed;                                         /* code of a task that failed; atomic */
 };
 
-/* A thread's part of scratch, for one task. q to dy_finite are of up to BACK_BLOCKS blocks of rows,
-** one after the other; the others are of the block, or the keys, at hand. */
+/* A thread's piece of scratch, for one task. Members q to dy_finite are for up to BACK_BLOCKS
+** blocks of rows, in sequence; the others for the current block, or the current keys. */
 struct flash_back_workspace {
   char *q;                                            /* Q: scaled queries */
   char *dy;                                           /* dY */
-  char *dq;                                           /* sums of dQ, less the scale */
+  char *dq;                                           /* sums of dQ, without the scale */
   double *mean;                                       /* D */
   bool *q_finite;                                     /* per block: its queries are finite */
   bool *dy_finite;                                    /* per block: dY Y of its rows is finite */
@@ -39,11 +39,13 @@ struct flash_back_workspace {
   char *dv;                                           /* sums of dV */
 };
 
-/* What a logsum may lack before weights are corrected for it: some 16 roundings of their type. */
+/* Largest rounding error of a logsum for which weights are not corrected: about 16 roundings of
+** their dtype. */
 #define LEAST_REST_F32 0x1p-20
 #define LEAST_REST_F64 0x1p-49
 
-/* blocks of rows whose queries and gradients stay in the second cache while all keys pass */
+/* blocks of rows whose queries and gradients stay in the second-level cache while all keys are
+** read */
 enum { BACK_BLOCKS = 16 };
 
 /* Sets the pointers of a workspace at base. Returns the bytes that it takes; base NULL: does
@@ -73,8 +75,8 @@ static size_t divide_back_scratch(const struct flash *f, char *base, struct flas
   return used;
 }
 
-/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values. Returns whether dS may be
-** multiplied by the keys where it is 0: all of them are finite, or no key is hidden. */
+/* Packs keys k0 .. k0 + n - 1 of key head kv, and their values. Returns whether elements of dS that
+** are 0 may be multiplied by the keys: all keys are finite, or none is hidden. */
 static bool pack_keys(const struct flash *f, const struct flash_back_workspace *x, int64_t sample,
     int64_t kv, int64_t k0, int64_t n)
 {
@@ -102,7 +104,7 @@ static struct flash_back_workspace get_rows(
   return y;
 }
 
-/* Copies queries and dY of rows b to x, and finds D of each. */
+/* Copies queries and dY of rows b to x, and computes D of each row. */
 static void prepare_rows(
     const struct back_job *j, const struct flash_back_workspace *x, const struct flash_rows *b)
 {
@@ -203,8 +205,8 @@ static int find_score_gradients(const struct back_job *j, const struct flash_bac
   return TY_OK;
 }
 
-/* Computes c (m x n) = a^T b, add: c += a^T b; rows of a (k x m) are lda apart. skips: elements of
-** a that are 0 add nothing, also where b is not finite. Returns a code. */
+/* Computes c (m x n) = a^T b, or with add c += a^T b; rows of a (k x m) are lda apart. skips:
+** elements of a that are 0 add nothing even if b is not finite. Returns a code. */
 static int add_product(const struct flash *f, bool skips, bool add, int64_t m, int64_t n,
     int64_t k, const char *a, int64_t lda, const char *b, char *c)
 {
@@ -224,8 +226,8 @@ struct gradient_part {
 };
 
 /* Adds the contributions of rows b and keys k0 .. k0 + n - 1 to the sums in x of part t. finite:
-** the result of pack_keys. *some: whether the sums of the keys have a contribution already; set to
-** true where this adds one. Returns a code. */
+** result of pack_keys. *some tells whether the sums of the keys have contributions. Returns a
+** code. */
 static int add_block_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct gradient_part *t, const struct flash_rows *b, int64_t k0, int64_t n, bool finite,
     bool *some)
@@ -252,8 +254,8 @@ static int add_block_gradients(const struct back_job *j, const struct flash_back
       &(struct gemm_epilogue){ .add = true });
 }
 
-/* Stores sums of `have` keys from k0 on as their gradients, and 0 for those up to k0 + n - 1; with
-** add: adds the sums to what earlier rows contributed. */
+/* Stores the sums of `have` keys from k0 on as their gradients, and 0 for further ones up to k0 + n
+** - 1. add: adds the sums to those of earlier rows. */
 static void store_key_gradients(const struct flash *f, const struct gradient_part *t,
     const struct flash_side *to, const char *sums, int64_t k0, int64_t have, int64_t n,
     int64_t size, bool add)
@@ -269,7 +271,7 @@ static void store_key_gradients(const struct flash *f, const struct gradient_par
   }
 }
 
-/* Computes the gradients of part t, of whose blocks of rows those from number `first` on, at most
+/* Computes the gradients of part t for its blocks of rows from number `first` on, at most
 ** BACK_BLOCKS. Returns a code. */
 static int compute_rows_gradients(const struct back_job *j, const struct flash_back_workspace *x,
     const struct gradient_part *t, int64_t first)
@@ -438,8 +440,9 @@ static void compute_bias_gradient(struct back_job *j)
 /* -- the kernel -------------------------------------------------------------------------------- */
 
 enum {
-  HEADS_FOR_CORES = 8,                                /* with fewer, queries and keys are divided */
-  TASK_WORK = 400000,                                 /* multiply-adds of a chunk, at least */
+  /* key heads: with fewer, queries and keys are divided */
+  HEADS_FOR_CORES = 8,
+  TASK_WORK = 400000,                                 /* least multiply-adds of a chunk */
 };
 
 int flash_backward(struct call *c)

@@ -1,5 +1,5 @@
-/* flash_attention_blocks.c - what forward and backward of _contrib_attention share: where operands
-** are, which keys rows see, and blocks of scores. */
+/* flash_attention_blocks.c - shared by forward and backward of _contrib_attention: locations of
+** operands, which keys rows see, blocks of scores. */
 #include "kernel/attention.h"
 #include "operators/nn/flash_attention.h"
 
@@ -78,7 +78,8 @@ struct flash flash_make(const struct call *c, int first)
     .tk = k->d.dim[nhtc ? 2 : !time_first],
     .causal = p->causal,
     .window = MIN(p->window, ATTENTION_MOST_WINDOW) };
-  /* few queries read keys and values in place and wait for memory: rounding would save nothing */
+  /* few queries read keys and values in place and are bound by memory: rounding would save
+  ** nothing */
   f.product = f.tq > GEMM_FEW ? gemm_type_for(c, f.dtype) : f.dtype;
   f.group = f.heads / f.kv_heads;
   f.d = nhtc ? in[0].d.dim[3] : in[0].d.dim[2] / (f.heads * z.q_parts);
@@ -105,7 +106,7 @@ struct flash flash_make(const struct call *c, int first)
 
 /* -- blocks ------------------------------------------------------------------------------------ */
 
-/* Returns which of `keys` keys the query at position `position` reads. */
+/* Returns which of `keys` keys the query at `position` sees. */
 static struct flash_span find_query_span(const struct flash *f, int64_t position, int64_t keys)
 {
   struct flash_span s = { 0, keys };
@@ -119,14 +120,14 @@ static struct flash_span find_query_span(const struct flash *f, int64_t position
   return s;
 }
 
-/* Returns how many of a sample's keys count. */
+/* Returns the number of valid keys of a sample. */
 static int64_t count_valid_keys(const struct flash *f, int64_t sample)
 {
   return f->valid_length ? index_at(f->valid_length, sample, f->tk + 1) : f->tk;
 }
 
-/* Returns the position of a sample's first query, limited to where it still makes a difference, so
-** that sums with it do not overflow. */
+/* Returns the position of a sample's first query, clamped so that sums with it do not overflow;
+** beyond the limits it makes no difference. */
 static int64_t find_first_position(const struct flash *f, int64_t sample)
 {
   if (!f->offset) return 0;
@@ -158,15 +159,14 @@ struct flash_span flash_find_span(const struct flash *f, const struct flash_rows
 /* -- keys that a bias hides -------------------------------------------------------------------- */
 
 enum {
-  LEAST_STRETCH  = 32,                                /* keys that are compared as one */
-  MOST_STRETCHES = 256                                /* of a row; of longer ones stretches grow */
+  LEAST_STRETCH  = 32,                                /* keys that are examined together */
+  MOST_STRETCHES = 256                                /* of a row */
 };
 /* e^x is 0 for x below minus this, in float64 and all narrower types */
 #define NO_WEIGHT 750.0
 
-/* Returns whether the bias may hide keys from blocks of rows, in the same way from all heads. Not
-** where masks, windows or lengths exclude keys, too: of the keys that the bias leaves, one must
-** count. */
+/* Returns whether a bias may hide keys from blocks of rows, the same ones for all heads. There must
+** be nothing else that hides keys, since one of those that the bias leaves has to count. */
 static bool may_find_spans(const struct flash *f)
 {
   const struct flash_grid *g = &f->bias;
@@ -187,12 +187,12 @@ size_t flash_spans_bytes(const struct flash *f)
       (size_t)f->batch * sizeof(double), ALIGN);
 }
 
-/* Returns an upper bound of the norms of positions in each head: where a position's heads are side
-** by side, the greatest norm of all its heads together. Infinity if a number is not finite. */
+/* Returns an upper bound of the norms of a position in each head: the largest norm of a position
+** over all heads; infinity if a number is not finite. */
 static double find_norm(const struct flash *f, const struct flash_side *s, int64_t sample,
     int64_t heads, int64_t positions)
 {
-  const bool beside = s->head < s->row;               /* the heads of a position are */
+  const bool beside = s->head < s->row;               /* the heads of a position are contiguous */
   const int64_t n = beside ? (heads - 1) * s->head + f->d : f->d;
   double most = 0;
   for (int64_t h = 0; h < (beside ? 1 : heads); h++)
@@ -205,8 +205,8 @@ static double find_norm(const struct flash *f, const struct flash_side *s, int64
   return sqrt(most);
 }
 
-/* Returns the keys that may have a weight besides 0 with a row of the bias: those whose bias is at
-** most `range` below the greatest, by stretches. A stretch with NaN is one of them. */
+/* Returns which keys of a row of the bias count if scores differ by at most `range`. A stretch with
+** NaN counts. */
 static struct flash_span find_row_span(const struct flash *f, const char *row, double range)
 {
   const int64_t least = (f->tk + MOST_STRETCHES - 1) / MOST_STRETCHES,
@@ -228,8 +228,7 @@ static struct flash_span find_row_span(const struct flash *f, const char *row, d
 
 struct span_job { struct flash *f; double *range; };
 
-/* Computes for each sample how far below the greatest bias of its row a key's bias must be for its
-** weight to be 0, whatever the products of queries and keys are. */
+/* Computes for each sample how much lower a bias must be for a key's weight to be 0. */
 static void find_ranges(int64_t begin, int64_t end, void *context)
 {
   const struct span_job *j = context;

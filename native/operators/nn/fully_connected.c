@@ -1,9 +1,8 @@
 /* fully_connected.c - FullyConnected: Y = X W^T + b.
 **
-** X is seen as m rows of k: all axes but the first together (flatten), or the last axis alone. W
-** is (num_hidden, k). A weight that is bound and not too large is packed once for as long as its
-** contents stay the same; then a run of a small layer is one block of tiles, with bias and
-** activation applied in registers.
+** X is treated as m rows of k elements: all axes but the first (flatten), or the last axis alone. W
+** is (num_hidden, k). A bound weight that is not too large stays packed until its contents change;
+** then a run of a small layer is one block of tiles, with bias and activation applied in registers.
 */
 #include "base/convert.h"
 #include "kernel/gemm/gemm.h"
@@ -49,9 +48,9 @@ static int linear_shape(struct infer *s)
 /* -- forward ----------------------------------------------------------------------------------- */
 
 enum {
-  /* rows of data, at least, for which a weight is kept packed */
+  /* least rows of data for which a weight is kept packed */
   KEPT_MIN_ROWS = 4,
-  /* rows beside which packing a weight for one product is little work */
+  /* rows from which packing a weight for one product is little work in comparison */
   PACK_ROWS = 256,
 };
 
@@ -84,7 +83,7 @@ static int linear_forward(struct call *c)
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
-/* -- forward of bfloat16: sums in float32, a weight is read once, in place -------------------- */
+/* -- forward of bfloat16: sums in float32, a weight is read once, in place --------------------- */
 
 static const char *refuse_bfloat16(const struct call *c)
 {
@@ -93,7 +92,8 @@ static const char *refuse_bfloat16(const struct call *c)
   return gemm_refuse(c);
 }
 
-/* Takes bfloat16 data with float32 weights that are to be rounded (pass/weight_casts.c). */
+/* Refuses calls other than bfloat16 data with float32 weights to be rounded
+** (pass/weight_casts.c). */
 static const char *refuse_rounding(const struct call *c)
 {
   if (c->in[0].d.dtype != TY_BF16 || c->out[0].d.dtype != TY_BF16) return "data is not bfloat16";
@@ -107,7 +107,8 @@ static size_t bfloat16_scratch(const struct call *c)
   return sums + (c->nin > 2 ? (size_t)desc_count(&c->in[2].d) * sizeof(float) : 0);
 }
 
-/* Writes a bias of bfloat16, or one of float32 rounded to that. `part` has as many bytes. */
+/* Reads a bias of bfloat16, or of float32 rounded to bfloat16, to `bias` as float32. part: scratch
+** for the rounded bias. */
 static void read_bias(const struct operand *x, float *bias, void *part)
 {
   const int64_t n = desc_count(&x->d);
@@ -132,7 +133,7 @@ static int bfloat16_forward(struct call *c)
     read_bias(&c->in[2], bias, sums);
   }
   const struct gemm_epilogue e = { .bias = bias, .act = fused_act(c) };
-  /* to round a weight at each run would cost more than to read it packed */
+  /* rounding a weight at each run takes longer than reading a packed one */
   if (!rounds && !keeps_weight(c, w, z.m))
     TRY(gemm_fused(GEMM_BF16, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, sums, z.n, &e));
   else {
@@ -166,7 +167,7 @@ static size_t back_scratch(const struct call *c)
   return (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
 
-/* Copies the rows of input `which` of every pair, one below the other. */
+/* Concatenates the rows of input `which` of all pairs at `at`. */
 static const void *concatenate_rows(const struct call *c, int which, char *at)
 {
   const void *begin = at;
@@ -206,7 +207,7 @@ static int linear_backward(struct call *c)
     TRY(gemm_one(gemm_type_for(c, dtype), true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k,
         c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
-  return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may overwrite the data */
+  return out[0].p ? data_gradient(c, own) : TY_OK; /* last, since it may overwrite the data */
 }
 
 /* -- the same in loops, for reference ---------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of
 ** it; RMSNorm: the same with a mean of 0 and without an offset.
 **
-** Rows run along the axis; when it is not the last one, each outer block is transposed in
-** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
-** then the parts are added: the same bits on any number of threads. Of half types a row at a time
-** becomes float32, if the axis is the last one.
+** Rows are along the axis; if it is not the last one, each outer block is first transposed in
+** scratch. Gradients of gamma and beta are summed over rows in a fixed number of parts, which are
+** added then: equal bits on any number of threads. Half types are converted to float32 row by row
+** if the axis is the last one.
 */
 #include "base/cast.h"
 #include "base/convert.h"
@@ -27,8 +27,8 @@ static const char *layer_out(const void *p)
                                                           : "output [mean] [std]";
 }
 
-/* Infers the outputs; vectors over the axis go in, and means, standard deviations or norms come
-** out. */
+/* Infers the shapes: inputs after the data are vectors along the axis, outputs after the first are
+** per row. */
 static int layer_shape(struct infer *s)
 {
   const struct layer_param *p = s->param;
@@ -62,7 +62,7 @@ struct layer_norm {
   const void *dy;                                     /* transposed as x */
   const void *mean, *std;
   void  *y, *out_mean, *out_std, *dx;
-  /* PARTS of (gamma, beta) gradients, NULL: not wanted */
+  /* PARTS gradients of (gamma, beta); NULL: unused */
   void  *part;
   /* from and to the half type in which x, dy, y, dx, out_mean and out_std are stored, if any */
   cast_fn widen, narrow;
@@ -174,7 +174,7 @@ static struct layer_norm make_layer_norm(const struct call *c, const ty_desc *d)
 
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
-/* Makes l one of half types, whose rows begin at `rows`. */
+/* Prepares l for half types. rows: scratch for its rows. */
 static void use_halves(struct layer_norm *l, int dtype, float *rows)
 {
   l->r = vec_ops_of(TY_F32);
@@ -183,7 +183,7 @@ static void use_halves(struct layer_norm *l, int dtype, float *rows)
   l->rows = rows;
 }
 
-/* Widens n elements to *at, which moves past them. Returns them; NULL for NULL. */
+/* Widens n elements to *at, and advances *at. Returns the widened elements; NULL if x is NULL. */
 static const float *widen_operand(const struct layer_norm *l, const void *x, int64_t n, float **at)
 {
   float *to = *at;
@@ -290,7 +290,7 @@ static int run_half_backward(const struct call *c, struct layer_norm l, void *dg
   return TY_OK;
 }
 
-/* Computes the gradients. in: head gradient, data, gamma. dgamma, dbeta: NULL: not wanted. */
+/* Computes the gradients. in: head gradient, data, gamma. dgamma, dbeta: NULL if unused. */
 static int run_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
   if (is_half(c->in[1].d.dtype)) return run_half_backward(c, l, dgamma, dbeta);

@@ -1,5 +1,5 @@
-/* layout.h - the order of a tensor's axes, as parameters name it. The numbers are places in
-** LAYOUTS; convolutions take all but the last. */
+/* layout.h - parameters that name the order of axes. LAYOUT_* are indices of the choices in
+** LAYOUTS; convolutions accept all but the last. */
 #pragma once
 #include "base/base.h"
 

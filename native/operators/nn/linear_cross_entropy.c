@@ -1,12 +1,11 @@
-/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array
-** of all probabilities.
+/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array of
+** all probabilities.
 **
-** The classes of some rows at a time: products into scratch, softmax, loss, and at once the
-** gradients of these rows, while they are in a cache. Nothing as large as rows x classes is
-** there, neither forward nor backward. So forward finds the gradients (hidden outputs), and
-** backward hands them on; like other losses it ignores the head gradient. Source: PyTorch's
-** linear_cross_entropy in chunks, and kernels that fuse the last layer of a language model with
-** its loss.
+** It works on a slab of rows at a time: products into scratch, softmax, loss, and the gradients of
+** these rows, all in the cache. No array of rows x classes is needed, neither forward nor backward.
+** So forward computes the gradients (hidden outputs), and backward copies them; like other losses
+** it ignores the head gradient. Source: PyTorch's chunked linear_cross_entropy, and kernels that
+** fuse the last layer of a language model with its loss.
 */
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
@@ -75,8 +74,8 @@ static int cross_type(struct infer *s)
 /* -- forward ----------------------------------------------------------------------------------- */
 
 enum {
-  SLAB = 16 << 20,                                    /* bytes of a slab of products, at most */
-  LEAST = 64,                                         /* rows of a slab, at least */
+  SLAB = 16 << 20,                                    /* most bytes of a slab of products */
+  LEAST = 64,                                         /* least rows of a slab */
 };
 
 struct entropy_slab {
@@ -87,14 +86,14 @@ struct entropy_slab {
   const struct operand *label, *loss;
   int64_t n;                                          /* classes */
   int64_t k;                                          /* columns of the data */
-  int64_t first;                                      /* row of the data that is the slab's first */
+  int64_t first;                                      /* number of the slab's first row */
   double scale;
   bool wants_gradients;                               /* products become gradients */
   /* rows x n: products, then probabilities, then gradients */
   char *z;
 };
 
-/* Returns the rows of a slab: all slabs are about as large. */
+/* Returns the rows of a slab; slabs have nearly equal sizes. */
 static int64_t slab_rows(struct linear_sizes z, size_t size)
 {
   int64_t fits = MAX(LEAST, SLAB / (z.n * (int64_t)size)), slabs = MAX(1, (z.m + fits - 1) / fits);
@@ -113,8 +112,8 @@ static double compute_logit(const struct entropy_slab *s, int64_t row, int64_t c
   return r->dot(vec_at(r, s->x->p, row * s->k), vec_at(r, s->w->p, class * s->k), s->k) + bias;
 }
 
-/* Returns -log of the label's probability p[class]; where that is too small for a float, from the
-** products of it and the likeliest. */
+/* Returns -log of the label's probability p[class]; if that is too small for a float, computed from
+** the products of the class and of the likeliest one. */
 static double negative_log(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
 {
   const struct vec_ops *r = s->r;

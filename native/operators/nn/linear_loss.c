@@ -1,9 +1,9 @@
 /* linear_loss.c - gradients of a large softmax layer without the gradient of its product: of
 ** SoftmaxOutput, or of elements picked of log_softmax.
 **
-** That gradient is as large as the layer's output, and two products read it. Here it is made block
-** by block, each of which both products read in a cache (gemm_both). The data's gradient may be in
-** its place.
+** That gradient is as large as the layer's output, and two products read it. Here it is computed in
+** blocks, each of which both products read in the cache (gemm_both). The data's gradient may have
+** the memory of the output.
 */
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
@@ -11,10 +11,10 @@
 #include "operators/loss/softmax_loss.h"
 #include "operators/nn/picked_log.h"
 
-/* rows between the fetch of a part of the outputs and its use: each row is on another page */
+/* rows between the prefetch of a part of the outputs and its use: each row is on another page */
 enum { FETCH_ROWS = 4 };
 
-/* What the gradient of the layer is made of. */
+/* What the gradient of the product is computed from. */
 struct head {
   const struct vec_ops *r;
   const void *y;                                      /* probabilities or their logarithms */

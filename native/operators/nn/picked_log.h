@@ -1,6 +1,6 @@
-/* picked_log.h - the gradient of log_softmax along the last axis where one element of each row was
-** picked, for any part of its elements: from the logarithms, or where the pick was done beside
-** log_softmax (BESIDE_PICK), from the probabilities. */
+/* picked_log.h - the gradient of log_softmax along the last axis if one element per row is picked,
+** for any part of its elements. It is computed from the logarithms, or, if the pick was fused with
+** log_softmax (BESIDE_PICK), from probabilities. */
 #pragma once
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -13,8 +13,8 @@ struct picked_log {
   double  scale;                                      /* 1 / temperature */
   int64_t k;                                          /* elements of a row */
 };
-/* Makes it from log_softmax's param and output and a call with PRE_PICK_GRAD, of which input 0 is
-** the gradient of the picked elements; it must outlive the result. */
+/* Makes it from log_softmax's parameters and output, and a call with PRE_PICK_GRAD, whose input 0
+** is the gradient of the picked elements. The result points into the call. */
 struct picked_log make_picked_log(
     const void *param, const struct operand *out, const struct call *c);
 /* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of a row. */

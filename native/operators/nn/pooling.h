@@ -1,9 +1,9 @@
-/* pooling.h - what the files of pooling share: parameters, windows, a run.
+/* pooling.h - shared by the files of pooling: parameters, windows, a run.
 **
-** Every layout becomes planes of (depth, height, width, inner): channel-first data have
-** outer = batch * channels planes and inner = 1, channel-last data a plane per sample and
-** inner = channels, channels in blocks a plane per block and inner = its size. A plane is made
-** piece by piece; a piece is a part of one output row.
+** Every layout is treated as `outer` planes of (depth, height, width, inner): channels first have
+** batch * channels planes and inner = 1; channels last a plane per sample and inner = channels;
+** channels in blocks a plane per block and inner = its size. A plane is computed piece by piece; a
+** piece is a part of one output row.
 */
 #pragma once
 #include "kernel/vec/pool.h"
@@ -33,18 +33,19 @@ struct pool {
   const struct vec_ops *r;
   struct pool_planes g;
   int64_t type, power;
-  bool    with_pad;                                   /* avg divides by the padded window */
+  bool    with_pad;                                   /* avg: padding counts in the divisor */
   bool    zeros;                                      /* padding counts as zeros */
   bool    back;
   bool    blocks;                                     /* channels in blocks */
-  bool    separable;                                  /* a window's rows into one, then columns */
+  bool    separable;                                  /* maxima of rows first, then of columns */
   bool    pairs;                                      /* 2 x 2 windows with stride 2 */
   bool    whole;                                      /* one window per plane */
-  bool    small;                                      /* maxima alone of few columns each */
-  bool    masked;                                     /* backward: 0 where y is not above 0 */
-  double  lowest;                                     /* forward: what a maximum is at least */
+  bool    small;                                      /* maxima only, over few columns each */
+  /* backward: 0 where y is not above 0 (relu) */
+  bool    masked;
+  double  lowest;                                     /* forward: lower bound of maxima */
   const void *x, *y, *dy;
-  uint8_t *argmax;                                    /* NULL: not requested, or not there */
+  uint8_t *argmax;                                    /* NULL: not needed, or not available */
   void   *out;                                        /* y forward, dx backward */
 };
 /* Outputs w .. w + n - 1 of row (d, h), channels c .. c + m - 1 of channel-last data (m < inner
@@ -80,7 +81,7 @@ static inline int64_t pool_output_at(const struct pool *p, const struct pool_pie
   return (((q->plane * a[0].out + q->d) * a[1].out + q->h) * a[2].out + w) * p->g.inner + q->c;
 }
 
-/* Returns the input row under row (kd, kh) of a piece's windows. */
+/* Returns the index of the input row under row (kd, kh) of a piece's windows. */
 static inline int64_t pool_line_at(
     const struct pool *p, const struct pool_piece *q, int64_t kd, int64_t kh)
 {
@@ -100,24 +101,23 @@ static inline struct pool_columns pool_find_columns(
   return (struct pool_columns){ x, MAX(end - x, 0) };
 }
 
-/* One tap: n inputs from in_at on, `stride` apart, belong to outputs from out_at on, which are
-** row[row_at ..]. */
+/* Called for one tap: n inputs from in_at on, `stride` apart, belong to the outputs from out_at on,
+** which are row[row_at ..]. */
 typedef void (*pool_tap_fn)(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
     int64_t row_at, int64_t stride, int64_t n);
 void pool_each_tap(const struct pool *p, const struct pool_piece *q, void *row, pool_tap_fn tap);
-/* Multiplies a piece of an output row by the inverse sizes of its windows. */
+/* Divides a piece of an output row by the sizes of its windows. */
 void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row);
 /* Returns whether a window covers padding. */
 bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w);
-/* Returns the windows of a piece whose last axis is a whole block; x: elements before their first
-** line. */
+/* Returns the windows of a piece of channels in blocks. *x: offset of their first line. */
 struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q, int64_t *x);
 
 struct pool pool_make(const struct call *c, const struct operand *data);
 void pool_run(struct pool *p);
 
-/* Compute a piece, a plane of small windows or of pairs, a plane that is one window: one direction
-** of pool_run each. */
+/* Cases of pool_run, for one direction each: a piece; a plane with `small`, with `pairs`; n planes
+** with `whole`. */
 void pool_piece_forward(const struct pool *p, const struct pool_piece *q);
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q);
 void pool_small_forward(const struct pool *p, int64_t plane);

@@ -1,8 +1,8 @@
 /* pooling_backward.c - gradients of pooling, a piece or a plane at a time.
 **
-** The gradient of max goes to the tap that forward noted; where none was noted (global pooling,
-** Pooling_v1, three axes, channels last) it goes over the taps again and compares: since taps
-** come in row-major order, the first maximum takes all.
+** The gradient of max goes to the tap that forward has noted. If none was noted (global pooling,
+** Pooling_v1, three axes, channels last), taps are compared with the maximum in row-major order,
+** and the first equal one gets the gradient.
 */
 #include "operators/nn/pooling.h"
 #include "kernel/vec/pool.h"
@@ -33,8 +33,8 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
         dx, dy, vec_at(p->r, p->x, x), vec_at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
 }
 
-/* Adds sums and means with inner = 1: columns of the windows into one line, then the line onto the
-** rows. */
+/* Adds the gradients of sums and means with inner = 1: columns of the windows into one line, then
+** the line to each row. */
 static void scatter_piece(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
   _Alignas(64) char line[POOL_WIDE * sizeof(double)];
@@ -79,8 +79,8 @@ static void copy_heads(const struct pool *p, int64_t from, int64_t n, void *row)
     memcpy(row, vec_at(r, p->dy, from), r->size * (size_t)n);
 }
 
-/* Gives the taps a copy of the head gradients: divided by the window for avg, shrinking as maxima
-** are found for max. */
+/* Works on a copy of the head gradients: for avg divided by the window's size, for max set to 0 as
+** maxima are found. */
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q)
 {
   _Alignas(64) char row[POOL_WIDE * sizeof(double)];

@@ -1,13 +1,13 @@
 /* pooling_forward.c - outputs of pooling, a piece or a plane at a time.
 **
-** With inner = 1 the rows of a window are first reduced to one line, then its columns. Max
-** leaves a byte per window for its gradient: the number of the first tap that holds the maximum,
-** NO_TAP where none does.
+** With inner = 1 the rows of a window are first reduced to one line, then its columns. For its
+** gradient max stores a byte per window: the number of the first tap that is the maximum, or
+** NO_TAP.
 */
 #include "operators/nn/pooling.h"
 #include "kernel/vec/pool.h"
 
-/* Returns what a window without elements becomes. */
+/* Returns the result of a window without elements. */
 static double empty_window(const struct pool *p)
 {
   return p->type == POOL_MAX ? p->lowest : 0;
@@ -77,7 +77,8 @@ static void reduce_piece(const struct pool *p, const struct pool_piece *q, void 
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
-/* Writes the tap of each window's first maximum: taps go backwards, so that it is written last. */
+/* Writes the tap of each window's first maximum: taps are visited backwards, so that it is written
+** last. */
 static void find_argmax(const struct pool *p, const struct pool_piece *q)
 {
   int32_t argmax[POOL_WIDE];

@@ -1,4 +1,4 @@
-/* pooling_run.c - goes through planes and pieces, forward or backward. */
+/* pooling_run.c - loops over planes and pieces, forward or backward. */
 #include "operators/nn/pooling.h"
 
 static void run_row(const struct pool *p, struct pool_piece q)
@@ -50,9 +50,10 @@ static bool two_by_two(const struct pool_planes *g)
 }
 
 enum {
-  /* columns of a window, at most, whose rows and columns are reduced together */
+  /* most columns of a window whose rows and columns are reduced together */
   SMALL_WINDOW = 3,
-  /* elements of such windows for one that goes through a line (0.2 ns each, 2026-11-28) */
+  /* elements of such windows that take as long as one that is reduced via a line (0.2 ns each,
+  ** 2026-11-28) */
   SMALL_WINDOW_SPEED = 3,
 };
 

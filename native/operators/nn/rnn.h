@@ -1,4 +1,4 @@
-/* rnn.h - what the files of RNN share: sizes, one run, one pass through a layer. */
+/* rnn.h - shared by the files of RNN: sizes, one run, one pass through a layer. */
 #pragma once
 #include "kernel/gemm/gemm.h"
 #include "kernel/vec/vec.h"
@@ -28,7 +28,7 @@ int64_t rnn_input_size(const struct rnn *n, int64_t layer);
 int64_t rnn_parameter_count(const struct rnn *n);
 /* Returns the elements of the private output. */
 int64_t rnn_reserve_size(const struct rnn *n);
-/* Returns the elements that the reserve holds of one step of a layer and direction. */
+/* Returns the elements of the private output for one step of a layer and direction. */
 int64_t rnn_step_reserve(const struct rnn *n);
 static inline int64_t rnn_gate_rows(const struct rnn *n) { return n->gates * n->units; }
 /* Returns the elements of all outputs of a layer. */
@@ -41,15 +41,15 @@ static inline size_t rnn_bytes(const struct rnn *n, int64_t count)
   return n->r->size * (size_t)count;
 }
 
-/* Where the parts of one layer and direction begin in the vector of parameters: W_x, W_h, the
+/* Offsets of the parts of one layer and direction in the vector of parameters: W_x, W_h,
 ** projection, b_x, b_h. */
 struct rnn_offsets { int64_t wx, wh, wr, bx, bh; };
 
-/* A cursor over the scratch of a call; base NULL: only counts. */
+/* Allocates from the scratch of a call. base NULL: only counts bytes. */
 struct rnn_scratch { char *base; size_t used; };
 void *rnn_take(struct rnn_scratch *s, size_t bytes);
 
-/* one run, forward or backward */
+/* One run, forward or backward. */
 struct rnn_run {
   struct rnn n;
   bool   drops;
@@ -58,7 +58,8 @@ struct rnn_run {
   void  *reserve;                                     /* forward; NULL in inference */
   void  *px;                                          /* packed W_x */
   void  *ph;                                          /* packed W_h */
-  void  *kept;                                        /* those of all layers; NULL: not kept */
+  /* packed weights of all layers; NULL: not kept */
+  void  *kept;
   void  *layer[2];                                    /* outputs of inner layers, or gradients */
   void  *dropped;                                     /* a layer's input after dropout */
   void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
@@ -67,16 +68,17 @@ struct rnn_run {
   void  *dc;                                          /* backward: of the cell */
   void  *dr;                                          /* backward: of the projected state, or dh */
   void  *projected;                                   /* backward: dr of some steps */
-  void  *states;                                      /* backward: of lstm, remade for some steps */
+  /* backward: states of lstm, recomputed for some steps */
+  void  *states;
   double *column[2];                                  /* backward: sums for b_x, b_h */
 };
 struct rnn_run rnn_make_run(const struct call *c, const ty_desc *data);
-/* Multiplies the input of `layer` (or its gradient) by the factors of dropout there; y may be x. */
+/* Multiplies the input of `layer`, or its gradient, by its factors of dropout. y may be x. */
 void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer);
 /* Returns the address of an inner layer's output. */
 void *rnn_inner_output(const struct rnn_run *w, int64_t layer);
 
-/* one layer in one direction */
+/* One layer in one direction. */
 struct rnn_pass {
   int64_t layer, d, in;
   struct rnn_offsets at;
@@ -98,7 +100,8 @@ static inline void *rnn_output_at(const struct rnn_run *w, const struct rnn_pass
 {
   return vec_at(w->n.r, l->y, t * w->n.batch * w->n.directions * w->n.outputs);
 }
-/* Returns what is kept of step t: the gates, then the cell (lstm) or the inner product (gru). */
+/* Returns the part of the private output for time t: the gates, then the cell (lstm) or the inner
+** product (gru). */
 static inline void *rnn_reserve_at(
     const struct rnn_run *w, const void *reserve, const struct rnn_pass *l, int64_t t)
 {
@@ -107,7 +110,7 @@ static inline void *rnn_reserve_at(
       n->r, reserve, ((l->layer * n->directions + l->d) * n->time + t) * rnn_step_reserve(n));
 }
 
-/* lstm over 8-bit data, for its row (operators/quantized/lstm8.c) */
+/* Kernels of the LSTM on 8-bit data, for operators/quantized/lstm8.c. */
 extern const struct kernel lstm8_cpu[];
 
 int    rnn_forward(struct call *c);

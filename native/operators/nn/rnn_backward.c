@@ -1,5 +1,5 @@
-/* rnn_backward.c - RNN backward: some 1000 rows of steps go backwards for the gradients of the
-** gates, which then give the other gradients in long products.
+/* rnn_backward.c - RNN backward: steps of about 1000 rows are run backwards for the gradients of
+** the gates; then long products give the other gradients.
 */
 #include "operators/nn/rnn.h"
 #include "kernel/vec/cell.h"
@@ -7,7 +7,7 @@
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-/* Returns how many steps have their gradients computed at once: some 1000 rows. */
+/* Returns the number of steps whose gradients are computed together: about 1000 rows. */
 static int64_t steps_at_once(const struct rnn *n)
 {
   const int64_t most = MAX(1, 1024 / MAX(n->batch, 1)), parts = MAX(1, (n->time + most - 1) / most);
@@ -120,7 +120,7 @@ static int backward_step(
 /* Times first .. first + count - 1; last: the end of the sequence, where backward begins. */
 struct step_range { int64_t first, count; bool last; };
 
-/* lstm: the states of times t .. from their gates and cells */
+/* Recomputes the states of an lstm for times from t on, from gates and cells. */
 struct state_remake { const struct rnn_run *w; const struct rnn_pass *l; int64_t t; };
 
 static void remake_states(int64_t begin, int64_t end, void *context)
@@ -225,10 +225,11 @@ static void copy_or_clear(
 
 /* -- one layer in one direction ---------------------------------------------------------------- */
 
-/* given, and requested */
+/* Gradients that are given, and those to compute. */
 struct rnn_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
-/* Runs steps from .. from + count - 1 backwards, then computes what their gate gradients give. */
+/* Runs steps from .. from + count - 1 backwards, then computes the gradients that follow from those
+** of their gates. */
 static int backward_steps(const struct rnn_run *w, const struct rnn_pass *l,
     const struct rnn_gradients *g, int64_t from, int64_t count)
 {

@@ -1,11 +1,10 @@
 /* rnn_forward.c - RNN forward.
 **
-** Per layer and direction the inputs of many steps are multiplied at once, then it goes step by
-** step: recurrent product onto that, gates, new state. Step s of direction 1 is time T - 1 - s.
-** The weights are packed once per run, unless few rows use them; in inference the copies of small
-** ones are kept for the next run. The states of the last layer are
-** its output, but for lstm, whose backward makes them again from gates and cells; projected ones
-** are the output too.
+** For each layer and direction the inputs of many steps are multiplied together; then each step
+** adds its recurrent product and computes gates and new state. Step s of direction 1 is time T - 1
+** - s. Weights are packed once per run, unless few rows use them; in inference packed copies of
+** small ones are kept for the next run. Backward takes states from the layer's output, projected
+** ones included; those of an lstm without projection it recomputes from gates and cells.
 */
 #include "operators/nn/rnn.h"
 #include "kernel/vec/cell.h"
@@ -21,12 +20,12 @@ static size_t packed_input(const struct rnn *n, int64_t gates)
 
 enum { FEW_ROWS = 8 };                                /* rows of all steps that use a weight */
 
-/* Returns whether rows are so few that packing the weights costs more than it saves: they are read
-** in place. */
+/* Returns whether there are so few rows that weights are read in place: packing would cost more
+** than it saves. */
 static bool has_few_rows(const struct rnn *n) { return n->time * n->batch <= FEW_ROWS; }
 
-/* Returns whether weights are so large that W_h is packed over W_x, after the inputs' product of
-** all steps. */
+/* Returns whether weights are so large that W_h is packed into the memory of W_x, after the inputs'
+** product of all steps. */
 static bool packs_in_turn(const struct rnn *n)
 {
   return packed_input(n, rnn_gate_rows(n)) > rnn_bytes(n, n->time * n->batch * rnn_gate_rows(n));
@@ -233,7 +232,7 @@ static int keep_weights(struct rnn_run *w, struct call *c)
   NEED(at, TY_EMEMORY, "out of memory: packed weights of %zu bytes", bytes);
   w->kept = at;
   for (int64_t i = 0; i < n->layers * n->directions && !fresh; i++) {
-    /* of it only the places of weights are used */
+    /* only its offsets of weights are used */
     struct rnn_pass l = rnn_make_pass(w, i / n->directions, i % n->directions, at, at);
     gemm_pack(n->type, true, rnn_gate_rows(n), l.in, rnn_weight(w, l.at.wx), l.in, at);
     if (!reads_unpacked(n))
@@ -244,7 +243,7 @@ static int keep_weights(struct rnn_run *w, struct call *c)
   return TY_OK;
 }
 
-/* Lets px and ph point to the kept weights of a layer and direction. */
+/* Sets px and ph to the kept weights of a layer and direction. */
 static void find_kept(struct rnn_run *w, int64_t layer, int64_t d)
 {
   char *at = w->kept;

@@ -1,9 +1,9 @@
-/* rotary_embedding.c - _contrib_rotary_embedding: pairs of numbers of each head, turned by an angle
-** that grows with the position.
+/* rotary_embedding.c - _contrib_rotary_embedding: rotates pairs of elements of each head by an
+** angle that is proportional to the position.
 **
-** Pair i of a head of n turned numbers, at position p, turns by p base^(-2 i / n). Angles are taken
-** in double: cosine and sine of a chunk's first position, from there on by addition theorems.
-** The gradient turns back. Source: Su et al., RoFormer, arXiv:2104.09864.
+** Pair i of the n rotated elements of a head, at position p, is rotated by p base^(-2 i / n).
+** Cosines and sines are computed in double for the first position of a chunk, and for the others by
+** addition theorems. The gradient rotates back. Source: Su et al., RoFormer, arXiv:2104.09864.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -47,7 +47,7 @@ struct rotary {
   int64_t samples, heads, length;
   int64_t size;                                       /* numbers of a head */
   int64_t sample, head, row;                          /* from one to the next */
-  int64_t turned;                                     /* numbers of a head that turn */
+  int64_t turned;                                     /* elements of a head that are rotated */
 };
 
 static struct rotary make_rotary(const struct rotary_param *p, const ty_desc *d)
@@ -110,8 +110,8 @@ static int rotary_type(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 enum {
-  ROTARY_CHUNK = 64,                                  /* positions whose angles follow from one */
-  ROTARY_PAIRS = 512,                                 /* pairs whose angles are held at a time */
+  ROTARY_CHUNK = 64,                                  /* positions of a chunk */
+  ROTARY_PAIRS = 512,                                 /* pairs whose angles are kept at a time */
 };
 
 struct rotary_job {
@@ -144,7 +144,7 @@ static void turn_pairs(const struct rotary_job *j, const void *from, void *to, i
     TURN_PAIRS(float)
 }
 
-/* Turns pairs `first` and on, ROTARY_PAIRS at most, of the rows of a chunk of one sample. */
+/* Rotates pairs from `first` on, at most ROTARY_PAIRS, of the rows of a chunk of one sample. */
 static void turn_chunk(const struct rotary_job *j, int64_t sample, int64_t row, int64_t first)
 {
   const struct rotary *x = &j->x;

@@ -1,11 +1,10 @@
 /* softmax.c - softmax, log_softmax, softmin, SoftmaxActivation, softmax_cross_entropy.
 **
-** Data is seen as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row,
-** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
-** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
-** taken one by one: elements from the length on are 0, and so are their gradients, whatever head
-** gradients are there. Of half types a row at a time becomes float32, where all rows are whole and
-** neither dtypes nor axes differ.
+** Data is treated as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row,
+** else a strip of up to ROW_COLS neighbouring columns. If the output has another dtype, data is
+** first converted to that in scratch. With lengths, rows are computed one by one: elements from the
+** length on are 0, and their gradients are 0 for any head gradients. Half types are converted to
+** float32 row by row, if there are no lengths, all dtypes are equal and the axis is the last one.
 */
 #include "base/cast.h"
 #include "kernel/strided_copy.h"
@@ -178,7 +177,7 @@ static int64_t picked_index(const struct operand *index, int64_t row, int64_t k)
   return MIN(MAX(index_of(index, row), 0), k - 1);
 }
 
-/* Does a row and its part of BESIDE_PICK. */
+/* Computes a row with BESIDE_PICK. */
 static void pick_beside(struct soft *o, int64_t row)
 {
   const struct vec_ops *r = o->r;

@@ -1,5 +1,5 @@
-/* all_finite.c - looks at whole arrays for mixed precision and optimizers: all_finite,
-** multi_all_finite, multi_sum_sq, reset_arrays, _contrib_group_adagrad_update;
+/* all_finite.c - operators on whole arrays for mixed precision and optimizers: all_finite,
+** multi_all_finite, multi_sum_sq, reset_arrays, _contrib_group_adagrad_update; and
 ** _contrib_allclose.
 */
 #include "kernel/strided_copy.h"

@@ -1,10 +1,10 @@
 /* fused_update.c - a weight that is updated inside backward.
 **
-** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the
-** weight and the states in place, as soon as the gradient is complete and nothing reads the old
-** weight any more: the gradient is a value among others and needs no array of its own. Rates are
-** an array, so that they may change from step to step; they are never changed here, but marked
-** so that they count as an auxiliary state, which asks for no gradient.
+** Forward returns the weight itself. The gradient's kernel does the optimizer's step on the weight
+** and the states in place, as soon as the gradient is complete and nothing reads the old weight any
+** more, so the gradient needs no permanent array. Rates are an array, so that they may change from
+** step to step. They are marked as changed, though they are not, so that they are an auxiliary
+** state, which needs no gradient.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -63,8 +63,8 @@ static int learn_type(struct infer *s)
   return type_is(s, &s->in[s->nin - 1], TY_F32);
 }
 
-/* Takes a step, and gives the gradient itself to those who ask. in: the gradient, the weight, its
-** states, the rates. */
+/* Does a step, and copies the gradient to the output, if it is used. in: the gradient, the weight,
+** its states, the rates. */
 static int learn_step(struct call *c)
 {
   const struct learn *p = c->param;

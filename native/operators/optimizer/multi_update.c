@@ -14,14 +14,14 @@
 #include "operators/optimizer/update.h"
 
 struct multi {
-  struct update common;                               /* what all weights share */
+  struct update common;                               /* parameters common to all weights */
   struct reals  lrs, wds, etas;
   struct ints   step_count;
   int64_t       count;                                /* num_weights or num_tensors */
   const char   *rule;                                 /* of _multi_update */
 };
 
-/* -- how the groups look ----------------------------------------------------------------------- */
+/* -- forms of groups --------------------------------------------------------------------------- */
 
 struct form {
   const char *one;                                    /* update of one weight */
@@ -304,7 +304,7 @@ static int compute_norm(const struct call *c, const struct operand *x, struct op
 /* Returns the dtype in which a weight's step is computed. */
 static int step_dtype(const ty_desc *weight) { return weight->dtype == TY_F64 ? TY_F64 : TY_F32; }
 
-/* two norms, what finds them, and the longest direction */
+/* bytes of two norms; scratch also has that of the norms, and the longest direction */
 enum { NORMS = 2 * ALIGN };
 static size_t direction_bytes(const struct call *c)
 {
@@ -385,7 +385,7 @@ static int run_rule(struct call *c)
   return run_groups(c, &f);
 }
 
-/* A new weight may take the place of the old one. */
+/* A new weight may have the memory of the old one. */
 #define MULTI(name_, id, stride_, params_, check_, doc_) \
   { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, \
     .flags = OP_NAMED_INPUT, \

@@ -1,11 +1,12 @@
-/* stochastic_round.c - _contrib_stochastic_round: float32 as bfloat16, up or down at random so that
-** the mean is the number itself. States of optimizers need it: a running mean that is rounded to
-** the nearest stays where its steps are less than half a unit in the last place.
+/* stochastic_round.c - _contrib_stochastic_round: rounds float32 to bfloat16, up or down at random,
+** so that the mean is the number itself. States of optimizers need it: a running mean that is
+** rounded to nearest never changes if its steps are less than half a unit in the last place.
 */
 #include "base/philox.h"
 #include "op/op.h"
 
-enum { DRAWN = 8 };                                   /* numbers for which one draw has bits */
+/* numbers for which one Philox block has bits */
+enum { DRAWN = 8 };
 
 static int round_shape(struct infer *s) { return shape_both(s, &s->in[0], &s->out[0]); }
 static int round_type(struct infer *s)

@@ -1,10 +1,10 @@
-/* update.c - optimizer updates of one weight, as rows: y is the new weight, states are assigned
+/* update.c - optimizer updates of one weight, by formulas: y is the new weight, states are assigned
 ** in place.
 **
-** a is the weight, b its gradient, c d e f the states in the order of the inputs. GRADIENT
-** leaves the rescaled and clipped gradient in b; DECAYED does so with the weight decay inside of
-** the clipping. Updates named mp_ keep a float32 master copy of a float16 weight as a state; the
-** weight itself is only written.
+** a is the weight, b its gradient, c d e f the states in the order of the inputs. GRADIENT leaves
+** the rescaled and clipped gradient in b; DECAYED does so with the weight decay inside of the
+** clipping. Updates named mp_ keep a float32 master copy of a float16 weight as a state; the weight
+** itself is only written.
 */
 #include "op/op.h"
 #include "operators/optimizer/update.h"

@@ -1,10 +1,10 @@
-/* update.h - the parameters that optimizer updates share. Numbers are float32, as in files of
-** the reference. */
+/* update.h - parameters shared by optimizer updates. Numbers are rounded to float32, as in the
+** reference. */
 #pragma once
 #include "op/op.h"
 #include "pointwise/pointwise.h"
 
-struct update {                                       /* numbers first: update_check rounds them */
+struct update {                                       /* numbers first, for update_check */
   double  lr, momentum, wd, rescale_grad, clip_gradient, clip_grad, clip_weights, wd_lh, beta1,
       beta2, gamma1, gamma2;
   double  epsilon, lamda1, beta, lower_bound, upper_bound, eta, eps;
@@ -12,9 +12,9 @@ struct update {                                       /* numbers first: update_c
 };
 enum { UPDATE_NUMBERS = offsetof(struct update, t) / sizeof(double) };
 
-/* Rounds the numbers of parameters that begin with a struct update. */
+/* Rounds the numbers of parameters that begin with a struct update; for op.check. */
 int update_check(void *param);
-/* Infers the shape of a norm or scale, one number for all of a weight. */
+/* Infers the shape of a norm or scale: one number per weight. */
 int update_infer_number(struct infer *s, const ty_desc *weight, ty_desc *slot);
 
 #define NUMBER(name, init, doc) { #name, P_FLOAT, offsetof(struct update, name), init, doc }

@@ -1,15 +1,14 @@
-/* arithmetic.c - arithmetic on 8-bit integers and their ranges (quantize.h):
-** _contrib_quantized_*.
+/* arithmetic.c - arithmetic on 8-bit integers and their ranges (quantize.h): _contrib_quantized_*.
 **
-** A product of two 8-bit arrays is a 32-bit one whose unit is the product of theirs. Layers with
-** weights run the operator that they are named after, in double; the rest is written out.
-** Nothing here has a gradient.
+** A product of two 8-bit arrays is a 32-bit array whose unit is the product of theirs. Layers with
+** weights run the operator after which they are named, in double; other operators are implemented
+** here. Nothing here has a gradient.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 #include "operators/quantized/quantize.h"
 
-/* -- layers: op.layer, on levels in double ---------------------------------------------------- */
+/* -- layers: op.layer, on levels in double ----------------------------------------------------- */
 
 enum { MOST_IN = 3 };                                 /* data, weight, bias */
 
@@ -46,8 +45,8 @@ struct real_layer {
   size_t scratch;                                     /* bytes of the kernel's own scratch */
 };
 
-/* Makes the layer's call, of float64, without memory. Takes the last kernel of the layer's list:
-** the plain one that accepts any type and shape. */
+/* Makes the layer's float64 call, without memory. It uses the last kernel of the layer's table, the
+** plain one that accepts any dtype and shape. */
 static void open_layer(const struct call *c, struct real_layer *l)
 {
   const struct op *op = op_find(c->op->layer);
@@ -229,7 +228,7 @@ static const struct param join_params[] = {
   { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, after all of them", NULL, "[1,65536]" },
   { "dim",      P_INT, offsetof(struct join_param, dim),      "1",  "axis along which they are put together" }, { 0 } };
 
-/* Returns the names of the inputs, valid until this thread calls it again. */
+/* Returns the names of the inputs, valid until this thread's next call. */
 static const char *join_in(const void *param)
 {
   static __thread struct text t;
@@ -332,8 +331,8 @@ static const char *pair_refuse(const struct call *c)
       : "the inputs are neither uint8 nor int8";
 }
 
-/* Computes the sum or product of two arrays of levels. range: what a result of 32 bits spans where
-** no range was given. */
+/* Computes the sum or product of two arrays of levels. range: that of a 32-bit result if none is
+** given. */
 static int pair_run(struct call *c, bool product, double range)
 {
   const struct pair *p = c->param;

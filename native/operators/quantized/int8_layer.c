@@ -134,11 +134,11 @@ static int layer_type(struct infer *s)
   return type_is(s, &s->out[0], types[q->out_type]);
 }
 
-/* -- of both layers ---------------------------------------------------------------------------- */
+/* -- both layers ------------------------------------------------------------------------------- */
 
-/* to round a number to a level, 0.17 ns; an estimate */
+/* rounding a number to a level: 0.17 ns, an estimate */
 #define ENTER_NS (PARALLEL_CHUNK_NS / 60000)
-/* to make a result of a sum, 0.33 ns; an estimate */
+/* computing a result from a sum: 0.33 ns, an estimate */
 #define LEAVE_NS (PARALLEL_CHUNK_NS / 30000)
 
 
@@ -184,7 +184,7 @@ struct linear_pass {
   uint8_t *data;                                      /* levels of float32 data */
   int32_t *sums;
   float *unit;                                        /* per row: number of a level of the data */
-  struct level_row row;                               /* what all rows have in common */
+  struct level_row row;                               /* common to all rows */
 };
 
 /* Bytes of the parts of scratch, in their order. */
@@ -196,8 +196,8 @@ struct linear_parts {
   size_t all;
 };
 
-/* Returns whether results are made of the sums while those are in registers: of float32, without
-** `sum`. Other results are made by a second pass over the sums, which are in scratch. */
+/* Returns whether results are computed while sums are in registers: float32 results without `sum`.
+** Others need a second pass over the sums, in scratch. */
 static bool ends_in_registers(const struct call *c)
 {
   return c->out[0].d.dtype == TY_F32 && !get_levels(c->op, c->param)->with_sum;
@@ -260,9 +260,8 @@ static void finish_level_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Applies the activation that the next node asks for. That node reads 8-bit results as plain
-** integers, whatever number they represent: relu changes the negative ones, of which uint8 has
-** none. */
+/* Applies the fused activation of the next node, which treats 8-bit results as plain integers: relu
+** changes the negative ones, of which uint8 has none. */
 static void apply_epilogue_act(const struct call *c)
 {
   const struct operand *y = &c->out[0];

@@ -1,7 +1,7 @@
 /* integer_dot.c - _contrib_integer_dot: the product of 8-bit integers as they are, in 32 bits.
 **
-** Zero points are left to the caller, who corrects the result: sum (a - z) b = sum a b - z sum b.
-** A matrix that is bound is packed once for as long as its contents stay the same.
+** The caller corrects results for zero points: sum (a - z) b = sum a b - z sum b. A bound matrix
+** stays packed until its contents change.
 */
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/levels.h"

@@ -1,7 +1,8 @@
 /* quantize.h - 8-bit and 32-bit integers that represent numbers of a range.
 **
-** A range (least, most) counts by its larger magnitude R alone: an int8 represents q R / 127,
-** a uint8 q R / 255, an int32 q R / (2^31 - 1). Ranges are float32 arrays of one element.
+** Of a range (least, most) only the larger magnitude R matters: an int8 q represents q R / 127, a
+** uint8 q R / 255, an int32 q R / (2^31 - 1). The ends of a range are float32 arrays of one
+** element.
 */
 #pragma once
 #include "kernel/element/levels.h"
@@ -18,7 +19,7 @@ static inline double range_magnitude(const struct operand *least, const struct o
 {
   return range_size(real_of(least, 0), real_of(most, 0));
 }
-/* Returns the number that a level represents. */
+/* Returns the number that level 1 represents. */
 static inline double unit_of(int dtype, double magnitude) { return magnitude / levels_of(dtype); }
 
 /* Returns the level nearest to v, a number in units of that type. */
@@ -27,7 +28,7 @@ static inline double compute_level(double v, int dtype)
   double most = levels_of(dtype);
   return nearest_level(v, dtype == TY_U8 ? 0 : -most, most);
 }
-/* Stores v, in units of a's type, as element i. */
+/* Stores the level nearest to v, in units of a's dtype, as element i. */
 static inline void put_level(const struct operand *a, int64_t i, double v)
 {
   double q = compute_level(v, a->d.dtype);
@@ -52,10 +53,10 @@ static inline int single_shape(struct infer *s, ty_desc *d)
 }
 static inline bool is_level(int dtype) { return dtype == TY_U8 || dtype == TY_I8; }
 
-/* Layers in 8 bits (arithmetic.c): _contrib_quantized_fully_connected, _conv and _pooling, whose
-** rows of the operator table are beside FullyConnected, Convolution and Pooling. Inputs are the
-** layer's own, then the ranges of each; outputs the result and its range. The layer itself runs in
-** double, in which sums of products of levels are exact. */
+/* Layers in 8 bits (arithmetic.c): _contrib_quantized_fully_connected, _conv and _pooling, which
+** are defined in the files of FullyConnected, Convolution and Pooling. Inputs are the layer's own,
+** then the range of each; outputs are the result and its range. The layer is computed in double, in
+** which sums of products of levels are exact. */
 int layer8_shape(struct infer *s);
 int layer8_type(struct infer *s);
 extern const struct kernel layer8_cpu[];

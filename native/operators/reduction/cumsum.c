@@ -2,7 +2,7 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* LOOK: rows between two looks for Ctrl-C */
+/* LOOK: rows between two checks for Ctrl-C */
 enum { COLUMNS = 256, LOOK = 64 };
 struct cumsum_param { int64_t axis, dtype; };
 static const struct param running_params[] = {

@@ -1,16 +1,15 @@
 /* reduce.c - reductions over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm,
 ** moments; places of extremes: argmax, argmin, argmax_channel.
 **
-** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1.
-** The walk over the shape and the inner loops are kernel/reduce/reduce.h's. Integers wrap,
-** integer means truncate. Sums of bools count, in int64; their means, norms and moments are
-** float32. NaN is the extreme of what it occurs in.
+** No axis, or an empty list, means all of them. If all axes are dropped, one of size 1 remains. The
+** loops are in kernel/reduce. Integers wrap; integer means are truncated. Sums of bools are counts
+** in int64; their means, norms and moments are float32. If there is a NaN, it is the extreme.
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
 #include "op/op.h"
 
-/* -- which axes go, and what is left ----------------------------------------------------------- */
+/* -- reduced axes and the result's shape ------------------------------------------------------- */
 
 struct reduce_param { struct dims axis; int64_t keepdims, exclude; };
 #define AXIS(type, none) \
@@ -62,7 +61,7 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
   return TY_OK;
 }
 
-/* Infers one element: all axes of an unknown shape go. */
+/* Infers one element: all axes are reduced, also of an unknown shape. */
 static int one_element(struct infer *s) { return shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }); }
 
 static int axes_shape(struct infer *s)
@@ -76,7 +75,7 @@ static int axes_shape(struct infer *s)
 
 /* -- two dtypes -------------------------------------------------------------------------------- */
 
-/* Returns the dtype that holds both data and result, in which they are reduced. */
+/* Returns the dtype in which to reduce: it can represent both data and result. */
 static int common_dtype(int a, int b)
 {
   if (dtype_float(a) != dtype_float(b)) return dtype_float(a) ? a : b;
@@ -98,8 +97,8 @@ static size_t copy_bytes(int dtype, const struct operand *x)
   return x->d.dtype == dtype ? 0 : align_up(desc_bytes(&d), ALIGN);
 }
 
-/* Returns the operand in the given dtype: its own bytes, or a copy at *tmp, which is filled on
-** request. */
+/* Returns the operand in a dtype: in place, or memory at *tmp, which has a converted copy if
+** `filled`. */
 static void *in_dtype(int dtype, const struct operand *x, bool filled, char **tmp)
 {
   void *copy = *tmp;
@@ -178,7 +177,7 @@ static int axes_run(struct call *c, int kind, int finish)
   return TY_OK;
 }
 
-/* Returns the number of axes before the first one that is gone. */
+/* Returns the number of axes before the first reduced one. */
 static int axes_lead(const struct call *c)
 {
   const uint32_t gone = axes_gone(c->param, c->in[0].d.ndim);

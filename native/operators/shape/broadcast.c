@@ -1,9 +1,8 @@
-/* broadcast.c - the same elements more often: broadcast_to, broadcast_axis, broadcast_like,
-** tile, repeat.
+/* broadcast.c - operators that repeat elements: broadcast_to, broadcast_axis, broadcast_like, tile,
+** repeat.
 **
-** The output is a nest of axes, some of which repeat what is inside them. Forward is one
-** strided copy in which those axes do not advance in the input; the gradient is the sum over
-** them.
+** The output is a nest of axes, some of which repeat what is inside them. Forward is one strided
+** copy in which those axes do not advance in the input; the gradient is the sum over them.
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"

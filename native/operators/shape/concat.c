@@ -1,9 +1,9 @@
-/* concat.c - arrays put together along an axis, and cut apart: Concat, stack, _rnn_param_concat,
+/* concat.c - joins arrays along an axis, and splits them: Concat, stack, _rnn_param_concat,
 ** SliceChannel (split), _split_v2.
 **
 ** One direction is the other's gradient. A piece is a range of the axis of the whole array; each
-** piece is one strided copy. Inference completes dims in every direction: pieces from each
-** other, the whole from all pieces, and the other way round.
+** piece is one strided copy. Inference completes dims in every direction: pieces from each other,
+** the whole from all pieces, and the other way round.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -25,8 +25,8 @@ static struct axis_view make_whole_view(const struct call *c, const struct opera
   return w;
 }
 
-/* Copies `n` places of the axis, from `begin`, out of the whole into a dense piece, or the other
-** way. */
+/* Copies positions begin .. begin + n - 1 of the axis from the whole to a dense piece, or with
+** `into` back. */
 static int move_piece(const struct axis_view *w, void *piece, int64_t begin, int64_t n, bool into)
 {
   struct move m = { 0 };
@@ -223,7 +223,7 @@ static int piece_shape(struct infer *s, ty_desc *out, int axis, int64_t size, bo
   return shape_is(s, out, n, dim);
 }
 
-/* Gives data what a piece knows of the other axes. */
+/* Merges the other axes of a piece into data. */
 static int learn_from_piece(struct infer *s, const ty_desc *out, int axis, bool squeeze)
 {
   for (int i = 0, k = 0; i < s->in[0].ndim; i++) {

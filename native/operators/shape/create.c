@@ -1,8 +1,8 @@
-/* create.c - arrays from nothing: constants, ranges, the identity matrix.
+/* create.c - creates arrays: constants, ranges, the identity matrix.
 **
-** A 0 in `shape` is an unknown dim, which readers complete. Values are made in double, a block
-** at a time, and converted; integer ranges step in integers, as the reference does. `ctx` is for
-** the caller: kernels do not look at it.
+** A 0 in `shape` is an unknown dim, inferred from readers. Values are computed in double, block by
+** block, and converted; integer ranges are computed in integers, as in the reference. `ctx` is for
+** callers only.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"

@@ -1,10 +1,9 @@
-/* reshape.c - other shapes over the same elements: Reshape, Flatten, expand_dims, squeeze,
+/* reshape.c - operators that change only the shape: Reshape, Flatten, expand_dims, squeeze,
 ** reshape_like.
 **
-** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying
-** kernels serve imperative calls and results that must have an array of their own. Inference
-** works in both directions: a single unknown dim on either side follows from the number of
-** elements.
+** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying kernels
+** serve imperative calls and results that must have an array of their own. Inference works in both
+** directions: a single unknown dim on either side follows from the number of elements.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -13,10 +12,10 @@ static const struct kernel copies[] = {
   { .name = "copy", .run = copy_kernel, .types = T_ANY, .flags = K_ANYWHERE }, { 0 }
 };
 
-/* -- what all of them share -------------------------------------------------------------------- */
+/* -- shared ------------------------------------------------------------------------------------ */
 
-/* Infers a dim from the number of elements, which is the same: if one dim of `to` is unknown and
-** `from` is known, it follows. */
+/* If one dim of `to` is unknown and `from` is known, infers that dim from the number of elements,
+** which is the same. */
 static int complete_shape(struct infer *s, const ty_desc *from, ty_desc *to)
 {
   int64_t have = 1, unknown = -1;
@@ -264,7 +263,7 @@ static const struct param squeeze_params[] = {
   { 0 }
 };
 
-/* Finds the axes that go. known is false where sizes that decide it are unknown. */
+/* Finds the axes to drop; *known is false while sizes that decide it are unknown. */
 static int find_squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
 {
   const struct squeeze *p = s->param;

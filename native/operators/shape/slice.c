@@ -1,10 +1,10 @@
 /* slice.c - parts of an array: slice (crop), slice_axis, slice_like, _slice_assign,
 ** _slice_assign_scalar.
 **
-** A part is, per axis, a first index, a step and a length. Taking it is one strided copy; the
-** gradient puts the head gradient into zeros the other way round. Bounds follow Python's slices:
-** negative counts from the end, what is outside is cut off. A part without elements is
-** refused. Dims that are not cut are inferred in both directions.
+** A part is, per axis, a first index, a step and a length. It is one strided copy; the gradient
+** copies the head gradient into zeros. Bounds follow Python's slices: negative ones count from the
+** end, others are clipped. A part without elements is refused. Dims that are not cut are inferred
+** in both directions.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"

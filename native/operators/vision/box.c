@@ -1,9 +1,9 @@
 /* box.c - single steps of detection: overlaps (box_iou), suppression (box_nms), pairs
 ** (bipartite_matching), and boxes relative to anchors, both ways (box_encode, box_decode).
 **
-** Leading dims are batches. Only box_nms has a gradient: what a row of its result is made of
-** gets that row's gradient, whatever form its box was given in; the hidden output says which row
-** that is (-1: none).
+** Leading dims are batches. Only box_nms has a gradient: the row of data that became a row of the
+** result gets its gradient, in any form of boxes; the hidden output says which row that is (-1:
+** none).
 */
 #include "op/op.h"
 #include "operators/vision/boxes.h"
@@ -141,7 +141,7 @@ struct suppression {                                  /* one batch element */
   struct metric m;
   int64_t n, width;
   const void *x;
-  void   *y;                                          /* NULL: not wanted */
+  void   *y;                                          /* NULL: unused */
   int32_t *record;
   struct sort_key *order;
   struct box *box;
@@ -166,7 +166,7 @@ static int64_t choose_boxes(const struct suppression *k, const struct sort_key *
   return p->topk < 0 ? n : MIN(n, p->topk);
 }
 
-/* Converts a box, but for those that start left of 0: they mark rows that hold nothing. */
+/* Converts a box, unless it starts left of 0, which marks an empty row. */
 static void reform_box(const struct suppression *k, double v[4])
 {
   if (k->p->in_format == k->p->out_format || v[0] < 0) return;
@@ -283,7 +283,7 @@ static const struct param match_params[] = {
   { 0 }
 };
 
-/* Returns whether the type of the scores holds the places of rows and columns. */
+/* Fails if the scores' dtype cannot represent all indices of rows and columns. */
 static int partners_fit(struct infer *s)
 {
   const ty_desc *d = &s->in[0];
@@ -311,8 +311,8 @@ static int match_type(struct infer *s)
   return partners_fit(s);
 }
 
-/* Matches the pairs of one sample, best score first; who is taken is taken. Rows and columns
-** without a partner get -1. */
+/* Matches pairs of one sample greedily, best score first. Rows and columns without a partner get
+** -1. */
 static void match_one(const struct match_param *p, const struct vec_ops *r, const void *x,
     int64_t rows, int64_t cols, struct sort_key *order, int32_t *row, int32_t *col)
 {

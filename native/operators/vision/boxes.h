@@ -1,5 +1,5 @@
-/* boxes.h - boxes in arrays (kernel/element/boxes.h says what they are), their order by score, and
-** greedy suppression: what the detection operators share. */
+/* boxes.h - shared by the detection operators: boxes in arrays (see kernel/element/boxes.h), their
+** order by score, greedy non-maximum suppression. */
 #pragma once
 #include "kernel/element/boxes.h"
 #include "op/op.h"
@@ -21,7 +21,7 @@ static inline struct box box_at(
   return box_of(m, v, form);
 }
 
-/* Returns the key that puts the highest score first, and NaN last. */
+/* Returns a sort key that puts the highest score first and NaN last. */
 static inline uint64_t best_first(double score)
 {
   return ~key_of_real(score == score ? score : -INFINITY);
@@ -30,10 +30,10 @@ static inline uint64_t best_first(double score)
 struct nms {
   struct metric metric;
   const struct box *box;                              /* best first */
-  /* boxes of two kinds never suppress each other; NULL: all of one kind */
+  /* boxes of different kinds do not suppress each other; NULL: all are of one kind */
   const double *kind;
   double  limit;
-  /* an overlap of exactly `limit` is too much */
+  /* an overlap of exactly `limit` also suppresses */
   bool    inclusive;
 };
 
@@ -55,15 +55,14 @@ static inline int64_t nms_run(const struct nms *s, uint8_t *gone, int64_t n, int
   return kept;
 }
 
-/* Infers a shape of `ndim` dims, as far as it is known. */
+/* Checks that a shape, if known, has `ndim` dimensions. expected: for the error. */
 static inline int shape_rank(struct infer *s, ty_desc *slot, int ndim, const char *expected)
 {
   if (!slot->ndim || slot->ndim == ndim) return TY_OK;
   return infer_fail(s, TY_ESHAPE, slot, "expected %s, got %d dimensions", expected, slot->ndim);
 }
 
-/* Takes an array from a part of working memory, of which each member of the team has one, in the
-** order of the calls. */
+/* Returns an array of n elements at *at_, in the caller's scratch, and advances *at_. */
 static inline void *cut_array(char **at_, int64_t n, size_t size)
 {
   void *p = *at_;

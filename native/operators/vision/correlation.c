@@ -65,9 +65,9 @@ struct correlation {
   const struct correlation_param *p;
   struct geometry g;
   const void *x1, *x2, *dy;                           /* as given */
-  void *pad1, *pad2, *y, *dx1, *dx2, *grad1, *grad2, *sign;
-                                                      /* grad: of pad; sign: one row of a patch
-                                                      ** per sample */
+  void *pad1, *pad2, *y, *dx1, *dx2;
+  void *grad1, *grad2;                                /* gradients of pad1 and pad2 */
+  void *sign;                                         /* one row of a patch per sample */
 };
 
 static int64_t pixel_at(const struct geometry *g, int64_t n, int64_t y, int64_t x)

@@ -1,14 +1,14 @@
-/* deformable_convolution.c - convolutions whose windows bend: _contrib_DeformableConvolution
-** and, with a mask, its modulated form.
+/* deformable_convolution.c - deformable convolution: _contrib_DeformableConvolution and, with a
+** mask, its modulated form.
 **
-** Tap t of the window at output place o is read at its usual place plus offset (2 t: down, 2 t +
-** 1: across), between pixels, by the four nearest ones, and times mask t. What is read fills a
-** matrix of columns (C * taps, places) of one sample, which the weight multiplies. Backward
-** takes the product apart: each number of the columns' gradient goes to the pixels it came from,
-** to its offset and to its mask. Channels fall into num_deformable_group sets with offsets of
-** their own. At the border the two forms differ: without a mask a place outside [0, H) x [0, W)
-** is 0 and the last row and column reach on to the edge; with one, pixels outside the image are
-** 0 and a place counts from -1 to H and W.
+** Tap t of the window at output position o reads the image at its usual position plus offset (2 t:
+** down, 2 t + 1: across), bilinearly, times mask t. The samples fill a matrix of columns (C * taps,
+** positions) of one sample, which the weight multiplies. In backward each element of the columns'
+** gradient contributes to the pixels, the offset and the mask from which it was computed. Channels
+** are divided into num_deformable_group groups with separate offsets. At the border the two forms
+** differ: without a mask, positions outside [0, H) x [0, W) are 0 and the last row and column
+** extend to the edge; with one, pixels outside the image are 0 and positions from -1 to H and W
+** count.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"

@@ -13,14 +13,14 @@
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
-/* d may be a, b or c itself, never shifted against them */
+/* d may equal a, b or c, but not overlap them otherwise */
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
 /* -- integers ---------------------------------------------------------------------------------- */
 
-/* Multiplies integers, which wrap around; division by zero gives 0; conversions out of range give
-** the least integer. */
+/* Integers wrap around; division by zero gives 0; conversions out of range give the smallest
+** integer. */
 static inline int32_t imul_i32(int32_t a, int32_t b)
 {
   return (int32_t)((uint32_t)a * (uint32_t)b);
@@ -141,8 +141,8 @@ static inline uint16_t to_bf16(float v)
   FIXED_LOOP(float, id##_f32, expression) FIXED_LOOP(double, id##_f64, expression)
   PW_FIXED(FIXED)
 
-/* PW_GATE with b and c of one element each, and the same bits. What is not above 0 is masked: of a
-** choice between numbers the compiler would multiply each. */
+/* PW_GATE with b and c of one element each, and the same bits. Values not above 0 are masked: for a
+** choice between numbers the compiler would compute all products. */
 #define GATE_LOOP(T, MASK, S) \
   static void GATE_FIXED_##S(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
   { \
@@ -179,8 +179,8 @@ static inline uint16_t to_bf16(float v)
 #undef UINT
 #undef REAL
 
-/* Sine and cosine of float32: the C library where a block holds an argument that the short
-** reduction cannot take. */
+/* Sine and cosine of float32, by the C library if a block has an argument too large for the short
+** reduction. */
 #define TURNS(id, f) \
   static void id##_f32(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
   { \
@@ -205,7 +205,7 @@ static inline uint16_t to_bf16(float v)
   _(I32,  int32_t,  v,                   to_i32(v),            K) \
   _(I64,  int64_t,  v,                   to_i64(v),            K) \
   _(BOOL, uint8_t,  v,                   (uint8_t)(v != 0),    K)
-/* of float32 alone: other kinds load and store float32 on the way */
+/* for float32 only: other kinds go through float32 */
 #define HALF_DTYPES(_) \
   _(F16,  uint16_t, from_half(v),        to_half(v),           f32) \
   _(BF16, uint16_t, from_bf16(v),        to_bf16(v),           f32)

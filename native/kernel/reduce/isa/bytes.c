@@ -1,9 +1,9 @@
 /* bytes.c - the inner loops of reductions of 8-bit integers (kernel/reduce/bytes.h), compiled once
 ** per instruction set: -DISA=baseline, avx2, avx512, neon.
 **
-** They are vectors by hand, which take the compiler less time than loops of which it makes some;
-** uint8 and int8 share them. Sums and products are made in lanes of 32 bits, extremes in bytes.
-** Integers wrap, in any order, so every set gives the same results.
+** They are written with vectors, which compile faster than loops to be vectorised; uint8 and int8
+** share them. Sums and products use lanes of 32 bits, extremes bytes. Wrapping integers give the
+** same result in any order, so every set gives the same results.
 */
 #include "base/base.h"
 #include "base/intrinsics.h"
@@ -21,13 +21,13 @@
 enum {
   /* 32-bit lanes of a vector */
   LANES = WIDTH / 4,
-  /* columns whose sums are carried at once */
+  /* columns summed at a time */
   CHUNK = 4 * LANES,
   /* bytes of a vector for short rows and few columns */
   SHORT = 16,
-  /* squares of differences, 255^2 each, whose sum 31 bits hold */
+  /* most squares of differences, 255^2 each, whose sum fits in 31 bits */
   MOST = 32768,
-  /* rows whose number a byte holds */
+  /* rows that a byte can count */
   MOST_ROWS = 256
 };
 typedef uint32_t words __attribute__((vector_size(WIDTH), aligned(4), may_alias));
@@ -46,7 +46,7 @@ typedef int8_t short_line __attribute__((vector_size(SHORT), aligned(1), may_ali
 #define JOIN(a, b) JOIN_(a, b)
 
 /* -- sums and products ------------------------------------------------------------------------- */
-/* A byte v has the value (v ^ sign) - sign, sign being 0x80 of int8, 0 of uint8. */
+/* A byte v has the value (v ^ sign) - sign, where sign is 0x80 for int8 and 0 for uint8. */
 
 INLINE words fill_words(uint32_t v) { return (words){ 0 } + v; }
 
@@ -94,7 +94,7 @@ INLINE uint32_t step_one(int kind, uint32_t a, uint32_t v, uint32_t c)
   return a + v;
 }
 
-/* Merges what 32 bits hold into an accumulator. */
+/* Merges a 32-bit lane into an accumulator. */
 INLINE void merge_word(int kind, accumulator *acc, uint32_t v)
 {
   const uint64_t a = (uint64_t)acc->i, b = (uint64_t)(int64_t)(int32_t)v;
@@ -134,7 +134,7 @@ INLINE void sum_rows(int kind, uint32_t sign, accumulator *acc, const uint8_t *x
   }
 }
 
-/* Reduces LANES columns of at most MOST rows; results before `first` are not wanted. */
+/* Reduces LANES columns of at most MOST rows; results before `first` are dropped. */
 INLINE void sum_lanes(int kind, uint32_t sign, accumulator *acc, const uint8_t *x,
     const uint8_t *centre, int64_t count, int64_t stride, int first)
 {
@@ -165,8 +165,8 @@ INLINE void sum_chunk(int kind, uint32_t sign, accumulator *acc, const uint8_t *
   merge_words(kind, acc + 3 * LANES, a3, 0);
 }
 
-/* Reduces at most MOST groups of LANES adjacent rows of n < CHUNK columns: a vector has elements
-** of the same columns as the n-th one after it. */
+/* Reduces at most MOST groups of LANES adjacent rows of n < CHUNK columns: after n vectors the same
+** columns come again. */
 INLINE void sum_narrow(int kind, uint32_t sign, accumulator *acc, const uint8_t *x,
     const uint8_t *centre, int64_t groups, int64_t n)
 {
@@ -216,7 +216,7 @@ INLINE void sum_cols(int kind, uint32_t sign, accumulator *acc, const uint8_t *x
 }
 
 /* -- extremes ---------------------------------------------------------------------------------- */
-/* Bytes are compared as int8 after an exclusive or with `flip`, 0x80 of uint8, 0 of int8. */
+/* Bytes are compared as int8 after an exclusive or with `flip`: 0x80 for uint8, 0 for int8. */
 
 #define LINES(line) \
 INLINE line load_##line(const uint8_t *x, int flip) { return *(const line *)x ^ (int8_t)flip; } \
@@ -486,7 +486,7 @@ static void best_cols(int64_t *index, const void *x, bool is_signed, bool least,
     best_of_cols(false, flip, index, x, count, stride, n);
 }
 
-/* no integer is NaN */
+/* integers have no NaN */
 #define ROW(f, type) \
   { sum##f##type, sum##f##type, abs##f##type, square##f##type, prod##f##type, prod##f##type, \
     max##f##type, min##f##type, deviation##f##type }

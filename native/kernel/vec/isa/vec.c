@@ -1,10 +1,9 @@
 /* vec.c - the tables of kernel/vec/vec.h for one instruction set: compiled once per set with
 ** -DISA=name.
 **
-** Each rows_*.inc is a family of loops in REAL; it is included for float and for double. Vectors
-** are always 64 bytes wide in the source, so that sums have the same order, and the same bits,
-** under every instruction set. exp, tanh and sigmoid are those of base/vmath.h, which become
-** vector code.
+** Each .inc file of this folder is a family of loops in REAL, included for float and for double.
+** Sums have the same order, and the same bits, under every instruction set. exp, tanh and sigmoid
+** are those of base/vmath.h, which the compiler vectorises.
 */
 #include "kernel/vec/cell.h"
 #include "kernel/vec/norm.h"
@@ -15,9 +14,9 @@
 #include "base/philox.h"
 #include "base/vmath.h"
 
-enum { BLOCK_ELEMENTS = 4096 };                       /* summed in their own type */
+enum { BLOCK_ELEMENTS = 4096 };                       /* elements summed in their own type */
 #ifdef __clang__
-/* no iteration reads what another one writes */
+/* iterations are independent */
 #define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define ANY_ORDER _Pragma("GCC ivdep")
