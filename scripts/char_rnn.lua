@@ -40,7 +40,7 @@ ty.random.seed(options.seed)
 -- stream r; labels are one further.
 local function streams(ids, from, to)
   local steps = math.floor((to - from - 1) / (options.batch * options.length))
-  assert(steps > 0, "the text is too short for so many streams of such a length")
+  assert(steps > 0, "the text is too short for this number and length of streams")
   local function pieces(at)
     local part = ids[{ty.slice(at, at + steps * options.batch * options.length)}]
     return part:reshape{options.batch, steps, options.length}:transpose{1, 0, 2}

@@ -5,7 +5,7 @@
 --   tycho scripts/gpt.lua --steps 4000 --checkpoint run/gpt     keeps the training in run/gpt.state
 --   tycho scripts/gpt.lua --steps 4000 --checkpoint run/gpt --resume --write 2000
 --
--- A training that resumes goes on with its schedule: with more steps than it had at first, the rate
+-- A resumed training continues its schedule: with more steps than it had at first, the rate
 -- stays at a tenth of --rate in those.
 --
 -- The network is that of scripts/lib/gpt.lua: rotary positions, RMSNorm, gated units, heads of
@@ -35,7 +35,7 @@ common.number(parser, "--temperature", "above 1 writes more freely, below 1 more
 common.count(parser, "--write", "characters to write in the end", 400, 0)
 common.count(parser, "--seed", "where random numbers begin", 0, 0)
 parser:option("--checkpoint", "where the training is kept: CHECKPOINT.state")
-parser:flag("--resume", "goes on from the checkpoint")
+parser:flag("--resume", "continue from the checkpoint")
 common.options(parser)
 local options = common.parse(parser, { steps = 60, layers = 2, width = 64, heads = 4,
   kv_heads = 2, length = 64, write = 120 })

@@ -25,7 +25,7 @@ parser:argument("root", "folder of the images")
 parser:flag("--list", "write lists instead of packing")
 parser:flag("--recursive", "list: look into folders; each is a label")
 parser:option("--exts", "list: endings of images, between commas"):default(".jpeg,.jpg,.png")
-common.count(parser, "--chunks", "list: split into so many", 1)
+common.count(parser, "--chunks", "list: number of files to split it into", 1)
 common.number(parser, "--train-ratio", "list: part that goes to PREFIX_train", 1, 0, 1)
 common.number(parser, "--test-ratio",
   "list: part that goes to PREFIX_test; the rest goes to PREFIX_val", 0, 0, 1)

@@ -1,5 +1,5 @@
 --- Trains a word model on sentences of different length, a network for each bucket of lengths, all
--- in the memory of the largest; then writes sentences of its own.
+-- in the memory of the largest; then it generates sentences.
 --
 --   tycho scripts/lstm_bucketing.lua                  learns from the library's documentation
 --   tycho scripts/lstm_bucketing.lua --data ptb       a folder with ptb.train.txt (or

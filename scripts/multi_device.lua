@@ -117,7 +117,7 @@ local function in_group(name, f)
   return ty.AttrScope{ctx_group = name}:with(f)
 end
 
--- Returns a network with two layers of LSTM, each in a ctx group of its own.
+-- Returns a network with two layers of LSTM, each in a separate ctx group.
 local function lstm()
   local outputs
   in_group("layer1", function()

@@ -7,7 +7,7 @@
 --   tycho scripts/seq2seq_reverse.lua --checkpoint run/r --resume --epochs 20
 --
 -- Training shows the writer the right symbols before the one to find; the
--- test lets it go on from its own.
+-- test feeds back its own outputs.
 --
 -- With --checkpoint the network of the test is kept, too, for other programs: run/r-symbol.json for
 -- sequences of the longest bucket, run/r-4-symbol.json and so on for the others, run/r-0001.params.

@@ -107,7 +107,7 @@ local function fail_missing(names, func)
 end
 
 
--- Returns what is given for arguments, gradients and auxiliary states, in order.
+-- Returns the given arguments, gradients and auxiliary states, in order.
 local function read_arrays(a, names, func)
   local arguments, needed = names.arguments, not a.dry_run
   check_misplaced(a, names)

@@ -169,7 +169,7 @@ end
 -- @tparam ?table dict
 -- @tparam table names {arguments, auxiliary}
 -- @string func for errors
--- @string[opt="argument"] what of what kind the names are
+-- @string[opt="argument"] what the kind of the names, for errors
 function bind_args.check_names(dict, names, func, what)
   local present, all = {}, {}
   for _, part in ipairs{ names.arguments, names.auxiliary } do

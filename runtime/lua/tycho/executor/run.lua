@@ -1,7 +1,7 @@
 --- Running executors: forward, backward, and what happens between the parts of a run.
 --
 -- A run that meets a monitored value or an operator written in Lua stops there; Lua acts, then the
--- core goes on. The functions are methods of Executor (executor/executor.lua).
+-- core continues. The functions are methods of Executor (executor/executor.lua).
 --
 -- @module tycho.executor.run
 

@@ -170,7 +170,7 @@ end
 
 -- Names that occur twice --------------------------------------------------------------------------
 
--- Returns the first name that stands for several variables.
+-- Returns the first name that several variables share.
 local function repeated(names)
   local seen = {}
   for _, list in ipairs{ names.arguments, names.auxiliary } do

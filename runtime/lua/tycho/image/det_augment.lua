@@ -1,4 +1,4 @@
---- Changes of images together with the boxes of what they show (part of `ty.image`).
+--- Augmentation of images together with their bounding boxes (part of `ty.image`).
 --
 --     local steps = ty.image.CreateDetAugmenter{ data_shape = {3, 300, 300}, rand_crop = 0.5,
 --       rand_pad = 0.5, rand_mirror = true }

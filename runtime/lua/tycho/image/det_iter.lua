@@ -1,4 +1,4 @@
---- Batches of images with boxes of what they show: `ty.image.ImageDetIter`.
+--- Batches of images with bounding boxes: `ty.image.ImageDetIter`.
 --
 -- The label of a sample is one line of numbers: how many stand before the objects (2 at least), how
 -- many an object has (5 at least), the rest of those before, then for each object its class and

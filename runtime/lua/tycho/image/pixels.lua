@@ -116,7 +116,7 @@ local function pair(size, func, argument)
 end
 
 
--- Returns the rule that interp stands for.
+-- Returns the resampling rule with the number `interp`.
 local function rule(interp, h, w, new_h, new_w, func)
   if interp == 10 then
     return random.integer(0, 4)
@@ -244,7 +244,7 @@ local function crop_form(func)
 end
 
 -- Returns a window as large as `size` or, in its proportions, as the image allows;
--- offset(slack): where it begins in a row or column with so many pixels more than the window.
+-- offset(slack): its first pixel in a row or column that has `slack` pixels more than the window.
 local function crop(a, offset, func)
   local h, w = size_of(a.src, func)
   local new_w, new_h = scale_down(w, h, pair(a.size, func))
@@ -324,7 +324,7 @@ end
 --- Returns (src - mean) / std; uint8 becomes float32.
 -- @tparam NDArray src
 -- @param mean number, list by channel or array; nil or `ty.null`: 0
--- @param[opt] std likewise; nil: 1
+-- @param[opt] std standard deviation in the same form; nil: 1
 function pixels.color_normalize(...)
   local a = NORMALIZE(...)
   local x = a.src

@@ -4,7 +4,7 @@
 -- The constructor reads the first batch, which determines the shapes. A file that is missing is
 -- E(`io`), one that is damaged E(`format`), in the constructor or when the batch comes. With
 -- `round_batch`, the last batch of an epoch is completed by the first samples, and the next epoch
--- goes on after these. `num_parts` and `part_index`, from 0, divide the samples among processes;
+-- continues after these. `num_parts` and `part_index`, from 0, divide the samples among processes;
 -- `prefetch_buffer` is the number of batches read ahead; `data_name` and `label_name` are the names
 -- of the inputs.
 --

@@ -2,7 +2,7 @@
 --
 -- One file is in memory at a time, beside rows of the last one that a batch still needs. Files come
 -- in the order of their names. With `shuffle`, the order of the files, and that of the rows in each
--- file, is drawn anew for each epoch from the random state of cpu(0).
+-- file, is drawn for each epoch from the random state of cpu(0).
 --
 -- @module tycho.io.npz_iter
 
@@ -193,7 +193,7 @@ end
 --   inputs; arrays = {}: name of an input -> name of its array in the files, where they differ;
 --   whole_files = false: axis 0 of the arrays counts samples, true: each file is one sample;
 --   shuffle = false; last_batch_handle = "pad" (the first rows of the files fill the last batch) or
---   "discard"; num_parts = 1, part_index = 0: each part has files of its own
+--   "discard"; num_parts = 1, part_index = 0: each part has different files
 -- @raise E(`io`): the folder cannot be read; E(`value`): it has no file for this part; when a file
 --   is read, E(`name`): it lacks an array, E(`shape`): its rows are not like those of the first
 --   file

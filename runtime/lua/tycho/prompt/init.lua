@@ -1,6 +1,6 @@
 --- The prompt of the program `tycho`: evaluates lines, prints results, survives errors and Ctrl-C.
 --
--- A session holds its variables in a table of its own that falls back to the globals, so nothing it
+-- A session holds its variables in a separate table that falls back to the globals, so nothing it
 -- defines leaks into modules. Chunks run uncompiled: a compiled loop would not notice Ctrl-C. Each
 -- text is compiled once and run once. Order of calls: `new`, any of `use` and `text`, then `loop`.
 --

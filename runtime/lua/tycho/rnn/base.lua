@@ -122,7 +122,7 @@ function BaseRNNCell._gate_names(_)
 end
 
 
---- Begins names and states anew; contained cells too. `unroll` does it itself.
+--- Resets the counters of names and states, also of contained cells. `unroll` does this itself.
 function BaseRNNCell:reset()
   self._init_counter, self._counter = -1, -1
 end

@@ -1,7 +1,7 @@
 --- The cells whose steps are products with weights: RNNCell, LSTMCell, GRUCell.
 --
 -- A step is two linear maps, one of the input (i2h), one of the state (h2h), whose rows are blocks
--- of gates, and the cell's formula on their results. The maps are a method of their own (`_maps`),
+-- of gates, and the cell's formula on their results. The maps are a separate method (`_maps`),
 -- so that the convolutional cells differ in them alone.
 --
 -- @module tycho.rnn.cells

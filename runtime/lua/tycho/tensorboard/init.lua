@@ -9,7 +9,7 @@
 -- `tensorboard --logdir runs` shows them. Nothing here needs TensorBoard. `ty.callback.TensorBoard`
 -- writes a training.
 --
--- Names are those of mxboard's SummaryWriter. Each writer makes a file of its own in the folder.
+-- Names are those of mxboard's SummaryWriter. Each writer makes a new file in the folder.
 -- What was flushed survives a crash: readers stop at a record that is cut off. TensorBoard follows
 -- the newest file of a folder only, so a run has one writer at a time.
 --
@@ -45,7 +45,7 @@ local Writer = Class:extend("Writer")
 tensorboard.Writer = Writer
 
 
--- The clock of the system has seconds only; that of the profiler goes on from there.
+-- The system's clock has only seconds; the profiler's clock adds the time since then.
 local started, ticks = os.time(), tonumber(C.ty_profile_now())
 
 local function get_time()

@@ -78,7 +78,7 @@ local function range_of(v)
 end
 
 
--- Returns the values with bytes of their own; an alias that is an output makes its storage one.
+-- Returns the values that own bytes. If an alias is an output, its storage counts as an output.
 local function list_blocks(exe, memory)
   local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
     boundary(memory.values), {}, {}
