@@ -1,8 +1,8 @@
 --- Batches from a folder of `.npz` files: `ty.io.NPZIter`.
 --
--- One file is in memory at a time, beside rows of the last one that a batch still needs. Files come
--- in the order of their names. With `shuffle`, the order of the files, and that of the rows in each
--- file, is drawn for each epoch from the random state of cpu(0).
+-- One file is in memory at a time, with rows of the previous one that a batch still needs. Files
+-- are read in the order of their names. With `shuffle`, the order of the files, and that of the
+-- rows in each file, is drawn for each epoch from the random state of cpu(0).
 --
 -- @module tycho.io.npz_iter
 
@@ -131,7 +131,7 @@ local function shuffle_numbers(n)
 end
 
 
--- Reads the next file of the epoch, and shuffles its rows if `mixes`. Returns false where there is
+-- Reads the next file of the epoch, and shuffles its rows if `mixes`. Returns false if there is
 -- none.
 local function open_next(self, mixes)
   if self._at == #self._order then
