@@ -417,8 +417,8 @@ end
 -- E(`format`).
 --
 -- Accepted, without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed
--- (all records are shuffled). With round_batch = false the `pad` of the last batch is 0, although
--- it has padding rows.
+-- (all records are shuffled). With round_batch = false `pad` does not count the padding rows of the
+-- last batch.
 -- @param data_shape {channels, height, width} of a sample, 1, 3 or 4 channels
 -- @function ImageRecordIter
 define_iterator("ImageRecordIter", "image_record", image_params("float32")).check =

@@ -467,7 +467,7 @@ end
 -- @param validation_metric eval_metric by default
 -- @param num_epoch the number after the last epoch's, counted from 0
 -- @param optimizer an optimizer or its name; "sgd" by default
--- @param kvstore a store or its name; "local" by default, `ty.null`: none
+-- @param kvstore a store or its name; "local" by default, `ty.null`: no store
 -- @param optimizer_params {learning_rate = 0.01} by default
 -- @param count_pad whether rows that fill a last batch count in metrics
 -- @param batch_end_callback after each batch: a function of `{epoch, nbatch, eval_metric, locals}`,

@@ -171,7 +171,7 @@ function TensorBoard:__call(what, _, arg_params, aux_params)
 end
 
 
---- Writes what waits and closes the file.
+--- Writes buffered records and closes the file.
 function TensorBoard:close()
   if self.writer then
     self:_attempt(function() self.writer:close() end)

@@ -28,7 +28,7 @@ local random = {}
 
 -- State -------------------------------------------------------------------------------------------
 
-local LEAST_CPUS = 8                             -- least number of CPU queues whose states are saved
+local LEAST_CPUS = 8                             -- least CPU queues whose states are saved
 
 local function integer_value(v)
   return type(v) == "number" and v == math.floor(v) and v - v == 0, v, "an integer", "value"

@@ -217,7 +217,7 @@ local function frames()
 end
 
 
--- Returns an error of Lua's own with a hint; text: what was typed.
+-- Returns an error of Lua itself with a hint; text: the input.
 local function with_hint(message, text)
   local hint = translation.hint(message, message:find("^prompt:") and text or nil)
   return hint and message .. "\n  (" .. hint .. ")" or message
@@ -296,10 +296,10 @@ local function finish(session, mute, ok, ...)
 end
 
 
---- Runs a chunk with the session's variables, prints what it returns.
+--- Runs a chunk with the session's variables, and prints its results.
 -- @func chunk
 -- @bool[opt] mute print nothing
--- @param ... what the chunk is called with
+-- @param ... arguments of the chunk
 -- @treturn boolean whether it ended without an error
 function Session:run(chunk, mute, ...)
   setfenv(chunk, self.env)

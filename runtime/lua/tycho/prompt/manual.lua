@@ -1,4 +1,4 @@
---- What `?name` says: operators from the registry, functions and classes from
+--- The text of `?name`: operators from the registry, functions and classes from
 -- their comments and call forms.
 --
 --     manual.text("ty.mod.Module", value)  value: the value of the name, if it stands for
@@ -327,7 +327,7 @@ local function function_names(t)
 end
 
 
---- Returns the comment of a class; nil where it has none.
+--- Returns the comment of a class, or nil.
 -- @string name
 function manual.class_entry(name)
   for _, kind in ipairs{ "class", "value", "function" } do
@@ -380,7 +380,7 @@ end
 
 -- Names of other libraries ------------------------------------------------------------------------
 
--- Returns the comment of a name of the table of foreign names; nil where there is none.
+-- Returns the comment of a name of the table of foreign names, or nil.
 local function foreign_entry(name)
   local value = name:find("^%l") and translation.value(name)
   local entry = type(value) == "function" and manual.comment(value) or nil

@@ -1,4 +1,4 @@
---- What all recurrent cells share: parameters, begin states, unrolling, weights by gate.
+--- The base of recurrent cells: parameters, begin states, unrolling, weights by gate.
 --
 --     local cell = ty.rnn.LSTMCell{ 200, prefix = "l0_" }
 --     local outputs, states =
@@ -135,7 +135,7 @@ function BaseRNNCell:next_step()
 end
 
 
---- Refuses a single step where a cell needs the whole sequence.
+--- Raises an error for a single step of a cell that needs the whole sequence.
 function BaseRNNCell:refuse_step()
   Error.raise{ code = "unsupported", func = self.class_name,
     message = "the cell needs the whole sequence and makes no single steps; use unroll" }
