@@ -14,11 +14,11 @@ local images = require "images"
 
 local parser =
   common.parser("Trains a network that squeezes images into a few numbers and draws them again.")
-common.count(parser, "--code", "numbers that an image is squeezed into", 16)
+common.count(parser, "--code", "numbers per image in the code", 16)
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 common.count(parser, "--train", "images to train on", 6000)
 common.count(parser, "--test", "images to test on", 1000)
-common.count(parser, "--show", "images to print beside their copies", 3, 0)
+common.count(parser, "--show", "images to print with their copies", 3, 0)
 common.training(parser, {epochs = 12, batch = 100, rate = 0.002})
 local options = common.parse(parser, {train = 3000, test = 500, epochs = 8, batch = 50})
 

@@ -26,8 +26,8 @@ local text = require "text"
 
 local parser = common.parser("Learns to write a text character by character.")
 parser:option("--data", "text file; default: the library's documentation")
-common.count(parser, "--length", "characters of a step", 50)
-common.count(parser, "--write", "characters to write in the end", 400, 0)
+common.count(parser, "--length", "characters per step", 50)
+common.count(parser, "--write", "characters to generate at the end", 400, 0)
 language_model.options(parser, {hidden = 128, embed = 32})
 common.training(parser, {epochs = 10, batch = 16, rate = 0.004})
 local options = common.parse(parser, {epochs = 1, layers = 1, hidden = 64, write = 120})

@@ -23,7 +23,7 @@ local json = require "tycho.core.json"
 local parser = common.parser("Measures messages between ranks.")
 common.count(parser, "--most", "bytes of the largest message", 64 * 2 ^ 20)
 common.count(parser, "--repeats", "times that each size is sent", 11)
-parser:option("--write", "file for the figures, as JSON")
+parser:option("--write", "file for the results, as JSON")
 parser:flag("--quick", "small and few messages, to see that everything works")
 local options = common.parse(parser, {most = 2 ^ 12, repeats = 3})
 

@@ -12,7 +12,7 @@ local common = require "common"
 local scenes = require "scenes"
 
 local parser = common.parser("Trains a network that says where things are in a picture.")
-common.count(parser, "--objects", "things in a picture at most", 2)
+common.count(parser, "--objects", "largest number of objects in a picture", 2)
 common.count(parser, "--train", "pictures to train on", 600)
 common.count(parser, "--test", "pictures to test on", 200)
 common.training(parser, {epochs = 20, batch = 20, rate = 0.005})

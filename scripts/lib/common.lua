@@ -115,13 +115,13 @@ end
 -- @tparam table defaults epochs, batch, rate; momentum or nil; gpus: what `--gpus` says
 function common.training(parser, defaults)
   common.count(parser, "--epochs", "passes over the training data", defaults.epochs)
-  common.count(parser, "--batch", "samples of a step", defaults.batch)
+  common.count(parser, "--batch", "samples per step", defaults.batch)
   common.number(parser, "--rate", "learning rate", defaults.rate, 0)
   if defaults.momentum then
     common.number(parser, "--momentum", "share of the last step that is kept", defaults.momentum,
       0, 1)
   end
-  common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
+  common.count(parser, "--seed", "seed of weights, drawn data and shuffling", 1, 0)
   common.gpus(parser, defaults.gpus)
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
   parser:flag("--resume", "continue from the checkpoint, bit by bit as without the interruption")

@@ -1,4 +1,4 @@
--- What a file of a model or of arrays holds: `tycho --inspect FILE`.
+-- Shows the contents of a file with a model or arrays: `tycho --inspect FILE`.
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
@@ -152,7 +152,7 @@ local function operator_counts(net)
 end
 
 
--- Returns the arguments that are no parameters.
+-- Returns the arguments that are not parameters.
 local function input_names(net, arg_params)
   local names = {}
   for _, name in ipairs(net:list_arguments()) do
@@ -233,7 +233,7 @@ end
 
 -- The command -------------------------------------------------------------------------------------
 
--- Writes what a file holds.
+-- Writes a description of a file.
 -- @string path
 -- @tparam table options shapes: input name -> sizes; at: keys to a network inside the file; all:
 --   every array and layer

@@ -170,7 +170,7 @@ function Writer.__tostring(self)
 end
 
 
--- What is written ---------------------------------------------------------------------------------
+-- Records -----------------------------------------------------------------------------------------
 
 local function step_type(v)
   local ok = type(v) == "number" and v == math.floor(v) and v >= 0 and v < 2 ^ 53
@@ -189,7 +189,7 @@ local TAG, STEP = { "tag", tag_type }, { "global_step", step_type, 0 }
 local SCALAR = args.form("Writer:add_scalar", { TAG, { "value", "number|array" }, STEP })
 
 --- Adds a point of a curve.
--- @string tag "train/loss": what is before the slash groups charts
+-- @string tag "train/loss": the part before the slash groups charts
 -- @param value a number, or an array of one element
 -- @int[opt=0] global_step where the point is on the axis of steps
 function Writer:add_scalar(...)
