@@ -1,5 +1,5 @@
---- Trains an autoencoder: a network that writes an image down in a few numbers
--- and draws it again from them.
+--- Trains an autoencoder: a network that reduces an image to a few numbers
+-- and reconstructs it from them.
 --
 --   tycho scripts/autoencoder.lua                   draws its own digits, 16 numbers for 784 pixels
 --   tycho scripts/autoencoder.lua --code 4 --data folder-with-idx-files
@@ -46,7 +46,7 @@ local function iterator(x, from, to, shuffle)
     label_name = "pixels", shuffle = shuffle}
 end
 
--- Returns a picture in characters, two rows of pixels in a line.
+-- Returns a picture as text, two rows of pixels per line.
 local function lines(pixels)
   local INK, list = {" ", ".", ":", "o", "#", "@"}, {}
   for row = 0, 26, 2 do

@@ -70,7 +70,8 @@ local REAL = nd.full({options.batch, 1}, 0.9, {ctx = device})
 local DRAWN = nd.zeros({options.batch, 1}, {ctx = device})
 local YES = nd.ones({options.batch, 1}, {ctx = device})
 
--- Returns a step of both; returns the scores of real images and of drawn ones.
+-- Returns a function that trains both networks by one step and returns the scores of real and of
+-- drawn images.
 local function step(real)
   local drawn = artist(noise(options.batch))              -- not recorded: only the judge learns
   local of_real, of_drawn
@@ -107,7 +108,7 @@ local function train_both()
 end
 
 
--- What was drawn, in the eyes of a network that knows digits --------------------------------------
+-- Drawn images, read by a network that knows digits -----------------------------------------------
 
 local reader = ready(nn.HybridSequential{nn.Dense(128, "relu"), nn.Dense(64, "relu"), nn.Dense(10)})
 
@@ -124,8 +125,8 @@ local function teach_reader()
   end
 end
 
--- Returns newly drawn images, how many different digits the reader sees among them, and how sure it
--- is, in per cent.
+-- Returns new drawn images, the number of different digits that the reader sees in them, and its
+-- mean confidence in per cent.
 local function read_drawn()
   local drawn = artist(noise(10 * options.batch))
   local odds, kinds, count = nd.softmax(reader(drawn)), {}, 0

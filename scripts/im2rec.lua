@@ -194,7 +194,7 @@ local function write_image(record, line, path, number)
   return ok
 end
 
--- Writes the images of a list; how many there were, and how many could not be read.
+-- Writes the images of a list; returns their number, and the number that could not be read.
 local function write_images(record, path)
   local number, written, failed = 0, 0, 0
   for line in files.lines(path, "im2rec") do
@@ -218,8 +218,8 @@ local function remove_parts(name)
   each_file(name, function(_, part) os.remove(part) end)
 end
 
--- Packs a list; returns how many images could not be read. The files are written beside their
--- places and moved there when they are complete, so that a mistake leaves the old ones.
+-- Packs a list; returns the number of images that could not be read. The files are written under
+-- temporary names and renamed when they are complete, so that an error leaves the old ones.
 local function pack_list(path)
   local name = path:gsub("%.lst$", "")
   remove_parts(name)                                      -- a link among them leads elsewhere

@@ -1,4 +1,4 @@
---- Learns what users like: a vector for each user and item, whose product is the rating.
+--- Learns to predict ratings: a vector for each user and item, whose product is the rating.
 --
 --   tycho scripts/matrix_factorization.lua             makes up users, items and ratings with noise
 --   tycho scripts/matrix_factorization.lua --data ml-100k/u.data  lines of user, item, rating
