@@ -110,7 +110,7 @@ local function compute_worth(seen, lengths)
   return worth
 end
 
--- Returns an update of the policy: actions with a better return than average become more likely.
+-- Updates the policy: actions with a better return than average become more likely.
 local function learn(seen, lengths)
   local states, actions = {}, {}
   for n, row in ipairs(seen) do

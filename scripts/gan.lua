@@ -77,7 +77,7 @@ local function judged(batch, label)
   return judges:get_outputs()[1]:mean():asscalar()
 end
 
--- Returns a function that trains both networks by one step and returns the judge's scores of real
+-- Trains both networks by one step; returns the judge's scores of real
 -- and of drawn images.
 local function step(real)
   draws:forward({data = {noise(options.batch)}}, true)

@@ -70,7 +70,7 @@ local REAL = nd.full({options.batch, 1}, 0.9, {ctx = device})
 local DRAWN = nd.zeros({options.batch, 1}, {ctx = device})
 local YES = nd.ones({options.batch, 1}, {ctx = device})
 
--- Returns a function that trains both networks by one step and returns the scores of real and of
+-- Trains both networks by one step; returns the scores of real and of
 -- drawn images.
 local function step(real)
   local drawn = artist(noise(options.batch))              -- not recorded: only the judge learns
