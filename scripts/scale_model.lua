@@ -30,7 +30,7 @@ local common = require "common"
 local json = require "tycho.core.json"
 
 local parser = common.parser("Predicts the time of a step on many ranks.")
-parser:option("--alone", "file of multi_host.lua --alone --write")
+parser:option("--alone", "file of multi_host.lua --write with one process or --alone")
 parser:option("--step", "file of multi_host.lua --write with two or more ranks")
 parser:option("--link", "file of comm_bench.lua --write")
 parser:option("--ranks", "numbers of ranks"):default("2")
