@@ -1,5 +1,5 @@
---- Trains an autoencoder: a network that writes an image down in a few numbers
--- and draws it again from them.
+--- Trains an autoencoder: a network that reduces an image to a few numbers
+-- and reconstructs it from them.
 --
 --   tycho scripts/autoencoder.lua                   draws its own digits, 16 numbers for 784 pixels
 --   tycho scripts/autoencoder.lua --code 4 --data folder-with-idx-files
@@ -14,11 +14,11 @@ local images = require "images"
 
 local parser =
   common.parser("Trains a network that squeezes images into a few numbers and draws them again.")
-common.count(parser, "--code", "numbers that an image is squeezed into", 16)
+common.count(parser, "--code", "numbers per image in the code", 16)
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 common.count(parser, "--train", "images to train on", 6000)
 common.count(parser, "--test", "images to test on", 1000)
-common.count(parser, "--show", "images to print beside their copies", 3, 0)
+common.count(parser, "--show", "images to print with their copies", 3, 0)
 common.training(parser, {epochs = 12, batch = 100, rate = 0.002})
 local options = common.parse(parser, {train = 3000, test = 500, epochs = 8, batch = 50})
 
@@ -46,7 +46,7 @@ local function iterator(x, from, to, shuffle)
     label_name = "pixels", shuffle = shuffle}
 end
 
--- Returns a picture in characters, two rows of pixels in a line.
+-- Returns a picture as text, two rows of pixels per line.
 local function lines(pixels)
   local INK, list = {" ", ".", ":", "o", "#", "@"}, {}
   for row = 0, 26, 2 do

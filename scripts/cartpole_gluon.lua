@@ -4,9 +4,9 @@
 --   tycho scripts/cartpole_gluon.lua --worlds 32 --rate 0.005 --show
 --   tycho scripts/cartpole_gluon.lua --help
 --
--- A cart on a rail is pushed left or right, fifty times a second. A walk is over when the pole
--- leans by 12 degrees, the cart has left the rail, or 500 pushes are done. Several walks run side
--- by side, so that one call of the network serves all of them.
+-- A cart on a rail is pushed left or right, fifty times a second. An episode ends when the pole
+-- leans by 12 degrees, the cart has left the rail, or after 500 pushes. Several episodes run side
+-- by side, so that one call of the network is for all of them.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -17,14 +17,14 @@ local autograd, gluon, nd, F = ty.autograd, ty.gluon, ty.nd, ty.F
 local nn = gluon.nn
 
 local parser = common.parser("Learns to balance a pole on a cart by the gradient of its policy.")
-common.count(parser, "--epochs", "updates of the policy at most", 150)
-common.count(parser, "--worlds", "walks of an update, side by side", 16)
+common.count(parser, "--epochs", "largest number of updates of the policy", 150)
+common.count(parser, "--worlds", "episodes of an update, side by side", 16)
 common.count(parser, "--hidden", "units of the policy's layer", 64)
 common.number(parser, "--rate", "learning rate", 0.01, 0)
-common.number(parser, "--discount", "of a reward one push later", 0.99, 0, 1)
-common.number(parser, "--enough", "pushes that end the training, mean of all walks", 490, 1)
-common.count(parser, "--seed", "of weights and walks", 1, 0)
-parser:flag("--show", "draw a walk of the learned policy in the terminal")
+common.number(parser, "--discount", "discount of rewards per push", 0.99, 0, 1)
+common.number(parser, "--enough", "mean pushes at which the training ends", 490, 1)
+common.count(parser, "--seed", "seed of weights and episodes", 1, 0)
+parser:flag("--show", "draw an episode of the learned policy in the terminal")
 common.gpus(parser, common.ONE_GPU)
 common.options(parser)
 local options = common.parse(parser, {enough = 150, epochs = 60})
@@ -64,14 +64,14 @@ policy:initialize{init = ty.init.Xavier(), ctx = device}
 policy:hybridize()
 local trainer = gluon.Trainer(policy:collect_params(), "adam", {learning_rate = options.rate})
 
--- Returns what to do in each state: drawn by the policy's odds, or the better one.
+-- Returns the action in each state: drawn with the policy's probabilities, or the likelier one.
 local function choose(states, greedy)
   local odds = nd.softmax(policy(nd.array(states, {ctx = device})))
   return (greedy and odds:argmax{axis = 1} or nd.random.multinomial(odds)):totable()
 end
 
--- Walks all worlds to their end. `seen` gets a row per push: world, state, action, and `at`, the
--- pushes before it. Returns the mean number of pushes, and the number of each world.
+-- Runs all worlds to the end of their episodes. `seen` gets a row per push: world, state, action,
+-- and `at`, the pushes before it. Returns the mean number of pushes, and the number of each world.
 local function walk(seen, greedy)
   local states, open, lengths, pushes = beginning(), {}, {}, 0
   for i = 1, options.worlds do
@@ -92,8 +92,8 @@ local function walk(seen, greedy)
   return pushes / options.worlds, lengths
 end
 
--- Returns what a push was worth: the discounted pushes from there to the end, less what is usual,
--- in units of their spread.
+-- Returns the normalised return of each push: the discounted pushes from there to the end, minus
+-- their mean, divided by their standard deviation.
 local function compute_worth(seen, lengths)
   local worth, sum, squares = {}, 0, 0
   for n, row in ipairs(seen) do
@@ -110,7 +110,7 @@ local function compute_worth(seen, lengths)
   return worth
 end
 
--- Returns an update of the policy by the walks: more of what was worth more than usual.
+-- Updates the policy: actions with a better return than average become more likely.
 local function learn(seen, lengths)
   local states, actions = {}, {}
   for n, row in ipairs(seen) do

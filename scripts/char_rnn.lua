@@ -6,11 +6,11 @@
 --                                                     each epoch
 --   tycho scripts/char_rnn.lua --checkpoint run/char --resume --epochs 4 --write 2000
 --
--- Beside the training the network of one step is kept, for other programs: run/char-symbol.json,
+-- The network of one step is also saved, for other programs: run/char-symbol.json,
 -- run/char-0001.params, and run/char.characters, the characters by number. Its input "data" is a
--- character, its first output what the next one may be; the others are the states that are given
--- back with the next character. `Module.load(prefix, epoch, {state_names = ..., label_names = {}})`
--- runs it.
+-- character, its first output the probabilities of the next one; the other outputs are the states,
+-- which are inputs with the next character. `Module.load(prefix, epoch, {state_names = ...,
+-- label_names = {}})` runs it.
 --
 -- The text is cut into parallel streams. A step reads the next characters of all streams;
 -- its last states are the first ones of the step after it, so the network sees much
@@ -26,8 +26,8 @@ local text = require "text"
 
 local parser = common.parser("Learns to write a text character by character.")
 parser:option("--data", "text file; default: the library's documentation")
-common.count(parser, "--length", "characters of a step", 50)
-common.count(parser, "--write", "characters to write in the end", 400, 0)
+common.count(parser, "--length", "characters per step", 50)
+common.count(parser, "--write", "characters to generate at the end", 400, 0)
 language_model.options(parser, {hidden = 128, embed = 32})
 common.training(parser, {epochs = 10, batch = 16, rate = 0.004})
 local options = common.parse(parser, {epochs = 1, layers = 1, hidden = 64, write = 120})
@@ -37,10 +37,10 @@ ty.random.seed(options.seed)
 -- Characters --------------------------------------------------------------------------------------
 
 -- Returns an iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of
--- stream r; labels are one further.
+-- stream r; labels are the ids one position further.
 local function streams(ids, from, to)
   local steps = math.floor((to - from - 1) / (options.batch * options.length))
-  assert(steps > 0, "the text is too short for so many streams of such a length")
+  assert(steps > 0, "the text is too short for this number and length of streams")
   local function pieces(at)
     local part = ids[{ty.slice(at, at + steps * options.batch * options.length)}]
     return part:reshape{options.batch, steps, options.length}:transpose{1, 0, 2}
@@ -73,7 +73,7 @@ module:init_params{initializer = ty.init.Xavier()}
 module:init_optimizer{optimizer = "adam",
   optimizer_params = {learning_rate = options.rate, clip_gradient = 5}}
 
--- Makes one pass over the text; returns the perplexity of a character.
+-- Makes one pass over the text; returns the perplexity per character.
 local function pass(iter, is_train)
   local metric = ty.metric.Perplexity{output_names = {"softmax_output"}, ignore_label = ty.null}
   iter:reset()
@@ -98,7 +98,7 @@ local function trained()
   return {words = #list, embed = options.embed, args = (module:get_params())}
 end
 
--- Saves the training after some epochs, and the network for those who only use it.
+-- Saves the training after some epochs, and the network for other programs.
 local function save(prefix, epochs)
   local net, parameters = language_model.step(cells, trained())
   ty.model.save_checkpoint(prefix, epochs, net, parameters, {})

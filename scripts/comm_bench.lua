@@ -1,16 +1,15 @@
---- Measures what a message between ranks takes, and fits latency and bandwidth.
+--- Measures the time of messages between ranks, and fits latency and bandwidth.
 --
 --   mpirun -n 2 tycho scripts/comm_bench.lua
 --   mpirun -n 2 --host one,two tycho scripts/comm_bench.lua --write link.json
 --
--- The all-reduce is the one that gradients go by; ping-pong is a broadcast there and one back, of
--- which the half is shown. Sizes are bytes of an array, times the median of several. A message is
--- sent several times in a row, so that buffers on the way, which take some bytes at once, do not
--- pass for the wire. Two lines (latency + bytes / bandwidth) are fitted, since MPI sends large
--- messages in another way than small ones: those with the least relative errors, and the size that
--- parts them. Beside the time of an all-reduce is what it costs this rank's cores: processor
--- time, the system's included, of all threads but the script's own, which waits. scale_model.lua
--- reads what --write leaves.
+-- The all-reduce is that of gradients; ping-pong is a broadcast there and one back, of which the
+-- half is shown. Sizes are bytes of an array, times the median of several. A message is sent
+-- several times in a row, so that the time is that of the network and not of buffers before it. Two
+-- lines (latency + bytes / bandwidth) are fitted, since MPI sends large messages in another way
+-- than small ones: those with the smallest relative errors, and the size that separates them. The
+-- cost of an all-reduce for this rank's cores is shown, too: processor time, the system's included,
+-- of all threads except the script's own, which waits. scale_model.lua reads the file of --write.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -23,7 +22,7 @@ local json = require "tycho.core.json"
 local parser = common.parser("Measures messages between ranks.")
 common.count(parser, "--most", "bytes of the largest message", 64 * 2 ^ 20)
 common.count(parser, "--repeats", "times that each size is sent", 11)
-parser:option("--write", "file for the figures, as JSON")
+parser:option("--write", "file for the results, as JSON")
 parser:flag("--quick", "small and few messages, to see that everything works")
 local options = common.parse(parser, {most = 2 ^ 12, repeats = 3})
 

@@ -1,4 +1,4 @@
---- Trains a single-shot detector: where things are in a picture, and what.
+--- Trains a single-shot detector, which finds objects in a picture and their classes.
 --
 --   tycho scripts/detect.lua                               draws discs, squares and crosses
 --   tycho scripts/detect.lua --objects 4 --epochs 30
@@ -12,7 +12,7 @@ local common = require "common"
 local scenes = require "scenes"
 
 local parser = common.parser("Trains a network that says where things are in a picture.")
-common.count(parser, "--objects", "things in a picture at most", 2)
+common.count(parser, "--objects", "largest number of objects in a picture", 2)
 common.count(parser, "--train", "pictures to train on", 600)
 common.count(parser, "--test", "pictures to test on", 200)
 common.training(parser, {epochs = 20, batch = 20, rate = 0.005})
@@ -30,7 +30,7 @@ local function convolution(x, filters, stride, name)
 end
 
 -- Returns a network with three outputs: classes of all boxes with their loss, the loss of
--- positions, and what was found: (N, boxes, 6), rows of class (-1: nothing), score, left, top,
+-- positions, and the detections: (N, boxes, 6), rows of class (-1: none), score, left, top,
 -- right, bottom.
 local function detector()
   local x, label = sym.Variable("data"), sym.Variable("label")
@@ -60,7 +60,7 @@ local function overlap(a, b)
   return both / ((a[5] - a[3]) * (a[6] - a[4]) + (b[4] - b[2]) * (b[5] - b[3]) - both)
 end
 
--- The share of things that were found, each with its class and most of its place.
+-- The share of objects that were found, with the right class and most of their area.
 local Found = ty.metric.EvalMetric:extend("Found")
 
 function Found:init()

@@ -1,5 +1,5 @@
---- Teaches a trained network something new with few examples: keeps its lower
--- layers, puts a new head on them.
+--- Adapts a trained network to new classes with few examples: keeps its lower
+-- layers and replaces its head.
 --
 --   tycho scripts/fine_tune.lua                            trains a ResNet on five kinds of
 --                                                          pictures, then adapts it to five others
@@ -106,7 +106,7 @@ local function optimizer_params(rate)
   return {learning_rate = rate, momentum = options.momentum}
 end
 
--- Returns the same network without any knowledge, on the same examples.
+-- Returns the same network, trained from scratch on the same examples.
 local function from_scratch(net, train, test)
   local module = ty.mod.Module{symbol = net, context = common.devices(options)}
   train:reset()

@@ -15,12 +15,12 @@ local networks = require "networks"
 local parser = common.parser("Trains a network to draw digits against one that judges them.")
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 common.count(parser, "--train", "images to learn from", 3000)
-common.count(parser, "--noise", "numbers that an image is drawn from", 24)
+common.count(parser, "--noise", "random numbers from which an image is generated", 24)
 common.count(parser, "--epochs", "passes over the training data", 30)
-common.count(parser, "--batch", "samples of a step", 50)
+common.count(parser, "--batch", "samples per step", 50)
 common.number(parser, "--rate", "learning rate", 0.001, 0)
-common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
-common.count(parser, "--show", "images to print in the end", 4, 0)
+common.count(parser, "--seed", "seed of weights, drawn data and shuffling", 1, 0)
+common.count(parser, "--show", "images to print at the end", 4, 0)
 common.gpus(parser)
 common.options(parser)
 local options = common.parse(parser, {train = 1500, epochs = 12, batch = 25})
@@ -70,14 +70,15 @@ local judges = bound(judge(), {"data"}, {options.batch, PIXELS}, true)
 local REAL, DRAWN = nd.ones{options.batch, 1} * 0.9, nd.zeros{options.batch, 1}
 local YES = nd.ones{options.batch, 1}
 
--- Returns what the judge says of a batch, and its gradients.
+-- Returns the judge's scores of a batch, and its gradients.
 local function judged(batch, label)
   judges:forward({data = {batch}, label = {label}}, true)
   judges:backward()
   return judges:get_outputs()[1]:mean():asscalar()
 end
 
--- Returns a step of both; returns what the judge says of real images and of drawn ones.
+-- Trains both networks by one step; returns the judge's scores of real
+-- and of drawn images.
 local function step(real)
   draws:forward({data = {noise(options.batch)}}, true)
   local drawn = draws:get_outputs()[1]
@@ -109,7 +110,7 @@ local function train_both()
 end
 
 
--- What was drawn, in the eyes of a network that knows digits --------------------------------------
+-- Drawn images, read by a network that knows digits -----------------------------------------------
 
 local reader = ty.mod.Module{symbol = networks.mlp{}}
 
@@ -119,8 +120,8 @@ local function teach_reader()
     optimizer_params = {learning_rate = 0.1, momentum = 0.9}}
 end
 
--- Returns newly drawn images, how many different digits the reader sees among them, and how sure it
--- is, in per cent.
+-- Returns new drawn images, the number of different digits that the reader sees in them, and its
+-- mean confidence in per cent.
 local function read_drawn()
   local drawn = draws:predict(ty.io.NDArrayIter{data = {noise = noise(10 * options.batch)},
     batch_size = options.batch}):reshape{-1, 1, 28, 28}

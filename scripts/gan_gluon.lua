@@ -20,12 +20,12 @@ local nn = gluon.nn
 local parser = common.parser("Trains a network to draw digits against one that judges them.")
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 common.count(parser, "--train", "images to learn from", 3000)
-common.count(parser, "--noise", "numbers that an image is drawn from", 24)
+common.count(parser, "--noise", "random numbers from which an image is generated", 24)
 common.count(parser, "--epochs", "passes over the training data", 30)
-common.count(parser, "--batch", "samples of a step", 50)
+common.count(parser, "--batch", "samples per step", 50)
 common.number(parser, "--rate", "learning rate", 0.001, 0)
-common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
-common.count(parser, "--show", "images to print in the end", 4, 0)
+common.count(parser, "--seed", "seed of weights, drawn data and shuffling", 1, 0)
+common.count(parser, "--show", "images to print at the end", 4, 0)
 common.gpus(parser, common.ONE_GPU)
 common.options(parser)
 local options = common.parse(parser, {train = 1500, epochs = 12, batch = 25})
@@ -70,7 +70,8 @@ local REAL = nd.full({options.batch, 1}, 0.9, {ctx = device})
 local DRAWN = nd.zeros({options.batch, 1}, {ctx = device})
 local YES = nd.ones({options.batch, 1}, {ctx = device})
 
--- Returns a step of both; returns the scores of real images and of drawn ones.
+-- Trains both networks by one step; returns the scores of real and of
+-- drawn images.
 local function step(real)
   local drawn = artist(noise(options.batch))              -- not recorded: only the judge learns
   local of_real, of_drawn
@@ -107,7 +108,7 @@ local function train_both()
 end
 
 
--- What was drawn, in the eyes of a network that knows digits --------------------------------------
+-- Drawn images, read by a network that knows digits -----------------------------------------------
 
 local reader = ready(nn.HybridSequential{nn.Dense(128, "relu"), nn.Dense(64, "relu"), nn.Dense(10)})
 
@@ -124,8 +125,8 @@ local function teach_reader()
   end
 end
 
--- Returns newly drawn images, how many different digits the reader sees among them, and how sure it
--- is, in per cent.
+-- Returns new drawn images, the number of different digits that the reader sees in them, and its
+-- mean confidence in per cent.
 local function read_drawn()
   local drawn = artist(noise(10 * options.batch))
   local odds, kinds, count = nd.softmax(reader(drawn)), {}, 0

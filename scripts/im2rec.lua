@@ -23,18 +23,18 @@ local parser = argparse("im2rec.lua", "Lists images and packs them into record f
 parser:argument("prefix", "path of the files to write, without an ending")
 parser:argument("root", "folder of the images")
 parser:flag("--list", "write lists instead of packing")
-parser:flag("--recursive", "list: look into folders; each is a label")
-parser:option("--exts", "list: endings of images, between commas"):default(".jpeg,.jpg,.png")
-common.count(parser, "--chunks", "list: split into so many", 1)
-common.number(parser, "--train-ratio", "list: part that goes to PREFIX_train", 1, 0, 1)
+parser:flag("--recursive", "list: include folders; each is a label")
+parser:option("--exts", "list: endings of images, separated by commas"):default(".jpeg,.jpg,.png")
+common.count(parser, "--chunks", "list: number of files to split it into", 1)
+common.number(parser, "--train-ratio", "list: share that goes to PREFIX_train", 1, 0, 1)
 common.number(parser, "--test-ratio",
-  "list: part that goes to PREFIX_test; the rest goes to PREFIX_val", 0, 0, 1)
+  "list: share that goes to PREFIX_test; the rest goes to PREFIX_val", 0, 0, 1)
 parser:flag("--no-shuffle", "list: keep the order of names")
-common.count(parser, "--seed", "list: of the order", 100, 0)
-parser:flag("--pass-through", "pack: the files as they are")
-common.count(parser, "--resize", "pack: the shorter side", 0, 0)
-parser:flag("--center-crop", "pack: the square in the middle")
-common.number(parser, "--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9", 95, 0, 100)
+common.count(parser, "--seed", "list: seed of the order", 100, 0)
+parser:flag("--pass-through", "pack: do not encode the files again")
+common.count(parser, "--resize", "pack: pixels of the shorter side after resizing", 0, 0)
+parser:flag("--center-crop", "pack: crop to the square in the middle")
+common.number(parser, "--quality", "pack: quality, of JPEG 0 to 100, of PNG 0 to 9", 95, 0, 100)
 parser:option("--color", "pack: 1 colour, 0 grey, -1 as stored")
   :convert(tonumber):choices{"-1", "0", "1"}:default("1")
 parser:option("--encoding", "pack: format of the images"):choices{".jpg", ".png"}:default(".jpg")
@@ -194,7 +194,7 @@ local function write_image(record, line, path, number)
   return ok
 end
 
--- Writes the images of a list; how many there were, and how many could not be read.
+-- Writes the images of a list; returns their number, and the number that could not be read.
 local function write_images(record, path)
   local number, written, failed = 0, 0, 0
   for line in files.lines(path, "im2rec") do
@@ -218,8 +218,8 @@ local function remove_parts(name)
   each_file(name, function(_, part) os.remove(part) end)
 end
 
--- Packs a list; returns how many images could not be read. The files are written beside their
--- places and moved there when they are complete, so that a mistake leaves the old ones.
+-- Packs a list; returns the number of images that could not be read. The files are written under
+-- temporary names and renamed when they are complete, so that an error leaves the old ones.
 local function pack_list(path)
   local name = path:gsub("%.lst$", "")
   remove_parts(name)                                      -- a link among them leads elsewhere

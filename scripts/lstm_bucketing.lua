@@ -1,5 +1,5 @@
 --- Trains a word model on sentences of different length, a network for each bucket of lengths, all
--- in the memory of the largest; then writes sentences of its own.
+-- in the memory of the largest; then it generates sentences.
 --
 --   tycho scripts/lstm_bucketing.lua                  learns from the library's documentation
 --   tycho scripts/lstm_bucketing.lua --data ptb       a folder with ptb.train.txt (or
@@ -21,12 +21,12 @@ local PAD = 0                                            -- fills sentences up; 
 
 local parser = common.parser("Trains an LSTM on sentences in buckets of lengths.")
 parser:option("--data", "folder or file with sentences; default: the library's documentation")
-parser:flag("--fused", "one operator for all layers and steps")
-common.counts(parser, "--buckets", "lengths, largest last"):default("10,20,30,40,50,60")
+parser:flag("--fused", "use one operator for all layers and steps")
+common.counts(parser, "--buckets", "lengths of buckets, increasing"):default("10,20,30,40,50,60")
 parser:option("--optimizer", "name of the optimizer"):default("adam")
 common.number(parser, "--wd", "weight decay", 0, 0)
-parser:flag("--count-pad", "padding counts in the loss, as in older recipes")
-common.count(parser, "--sentences", "sentences to write in the end", 5, 0)
+parser:flag("--count-pad", "count padding in the loss, as older recipes do")
+common.count(parser, "--sentences", "sentences to generate at the end", 5, 0)
 language_model.options(parser, {hidden = 200, embed = 200})
 common.training(parser, {epochs = 8, batch = 32, rate = 0.003})
 local options = common.parse(parser, {epochs = 1, hidden = 64, embed = 64, layers = 1})

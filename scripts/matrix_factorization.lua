@@ -1,4 +1,4 @@
---- Learns what users like: a vector for each user and item, whose product is the rating.
+--- Learns to predict ratings: a vector for each user and item, whose product is the rating.
 --
 --   tycho scripts/matrix_factorization.lua             makes up users, items and ratings with noise
 --   tycho scripts/matrix_factorization.lua --data ml-100k/u.data  lines of user, item, rating
@@ -16,12 +16,12 @@ local common = require "common"
 local parser = common.parser("Learns a vector for each user and item from ratings.")
 parser:option("--data",
   "file with a user, an item and a rating in each line; default: ratings made up here")
-common.count(parser, "--users", "users to make up", 600)
-common.count(parser, "--items", "items to make up", 400)
-common.count(parser, "--ratings", "ratings to make up", 60000)
-common.count(parser, "--size", "numbers of a vector", 8)
+common.count(parser, "--users", "number of generated users", 600)
+common.count(parser, "--items", "number of generated items", 400)
+common.count(parser, "--ratings", "number of generated ratings", 60000)
+common.count(parser, "--size", "size of a vector", 8)
 common.number(parser, "--wd", "weight decay: keeps the vectors of rare users short", "0.00001", 0)
-common.count(parser, "--advise", "users to advise in the end", 3, 0)
+common.count(parser, "--advise", "users to print recommendations for", 3, 0)
 common.training(parser, {epochs = 12, batch = 200, rate = 0.01})
 local options = common.parse(parser,
   {users = 150, items = 100, ratings = 12000, epochs = 12, batch = 100})

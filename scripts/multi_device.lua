@@ -17,14 +17,14 @@ local digits = require "digits"
 local networks = require "networks"
 
 local parser = common.parser("Trains on two devices, by data and by model, and compares with one.")
-parser:option("--devices", "where to train; the first is also the one to compare with")
+parser:option("--devices", "devices; the first is also used alone, for comparison")
   :default("cpu(0) cpu(1)")
 common.gpus(parser, "where to train instead, as 0,1")
 common.count(parser, "--images", "digits to draw", 2000)
 common.count(parser, "--epochs", "passes over them", 2)
-common.count(parser, "--batch", "samples of a step, over all devices", 200)
+common.count(parser, "--batch", "samples per step, over all devices", 200)
 common.count(parser, "--steps", "steps of the LSTM", 240)
-common.count(parser, "--seed", "of weights and data", 1, 0)
+common.count(parser, "--seed", "seed of weights and data", 1, 0)
 common.options(parser)
 local options = common.parse(parser, {images = 1200, steps = 140})
 
@@ -117,7 +117,7 @@ local function in_group(name, f)
   return ty.AttrScope{ctx_group = name}:with(f)
 end
 
--- Returns a network with two layers of LSTM, each in a ctx group of its own.
+-- Returns a network with two layers of LSTM, each in a separate ctx group.
 local function lstm()
   local outputs
   in_group("layer1", function()

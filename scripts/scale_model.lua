@@ -30,15 +30,15 @@ local common = require "common"
 local json = require "tycho.core.json"
 
 local parser = common.parser("Predicts the time of a step on many ranks.")
-parser:option("--alone", "what multi_host.lua --write left of one process")
-parser:option("--step", "what it left of two ranks or more")
-parser:option("--link", "what comm_bench.lua --write left")
+parser:option("--alone", "file of multi_host.lua --write with one process or --alone")
+parser:option("--step", "file of multi_host.lua --write with two or more ranks")
+parser:option("--link", "file of comm_bench.lua --write")
 parser:option("--ranks", "numbers of ranks"):default("2")
-parser:option("--gigabits", "of each host's wire; default: that of --link")
-common.count(parser, "--per-host", "ranks of a host", 1)
-common.number(parser, "--latency", "of a network, microseconds", 30, 0)
-common.number(parser, "--overhead", "of sending one part, microseconds", 2, 0)
-common.count(parser, "--spare", "cores of a rank on which nothing computes", 0, 0)
+parser:option("--gigabits", "rate of each host's network link; default: that of --link")
+common.count(parser, "--per-host", "ranks per host", 1)
+common.number(parser, "--latency", "latency of the network, microseconds", 30, 0)
+common.number(parser, "--overhead", "time to send one part, microseconds", 2, 0)
+common.count(parser, "--spare", "cores per rank that do not compute", 0, 0)
 local options = parser:parse()
 
 local function read(name)

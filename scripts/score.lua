@@ -13,7 +13,7 @@ local saved = require "saved"
 
 local parser = common.parser("Measures a saved network on images with known labels.")
 saved.options(parser)
-common.count(parser, "--images", "images to draw, or the most to take from a folder", 10000)
+common.count(parser, "--images", "images to draw, or to take from a folder at most", 10000)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 500})
 

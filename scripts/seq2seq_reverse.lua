@@ -7,7 +7,7 @@
 --   tycho scripts/seq2seq_reverse.lua --checkpoint run/r --resume --epochs 20
 --
 -- Training shows the writer the right symbols before the one to find; the
--- test lets it go on from its own.
+-- test feeds back its own outputs.
 --
 -- With --checkpoint the network of the test is kept, too, for other programs: run/r-symbol.json for
 -- sequences of the longest bucket, run/r-4-symbol.json and so on for the others, run/r-0001.params.
@@ -27,7 +27,7 @@ common.count(parser, "--longest",
   "symbols of the longest sequence; there is a bucket for every four", 12)
 common.count(parser, "--hidden", "units of each LSTM", 64)
 common.count(parser, "--embed", "size of a symbol's vector", 32)
-common.count(parser, "--steps", "steps of an epoch", 100)
+common.count(parser, "--steps", "steps per epoch", 100)
 common.training(parser, {epochs = 10, batch = 32, rate = 0.005})
 local options = common.parse(parser, {epochs = 4, steps = 40})
 

@@ -22,7 +22,7 @@ common.count(parser, "--width", "size of the vector of a character", 128)
 common.count(parser, "--heads", "of attention, a divisor of the width", 4)
 common.count(parser, "--length", "characters that are seen at once", 64)
 common.number(parser, "--dropout", "share of what a layer adds that training drops", 0, 0, 0.99)
-common.count(parser, "--write", "characters to write in the end", 400, 0)
+common.count(parser, "--write", "characters to generate at the end", 400, 0)
 common.number(parser, "--temperature", "of writing; below 1: likelier ones", 0.7, 0.01)
 common.training(parser, {epochs = 6, batch = 16, rate = 0.002, gpus = common.ONE_GPU})
 local options = common.parse(parser, {epochs = 1, layers = 1, width = 64, length = 32, batch = 32,

@@ -1,4 +1,4 @@
--- What of native/ and of the program ran, as gcov counted it: a line per file with its lines, the
+-- Coverage of native/ and of the program, as counted by gcov: a line per file with its lines, the
 -- branches that were taken, and whether that is less than wanted.
 --
 --   luajit scripts/dev/coverage.lua FOLDER LINES BRANCHES [FILE...]

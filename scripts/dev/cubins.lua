@@ -79,7 +79,7 @@ local function parse(bytes)
 end
 
 
--- Writes a file of the cache. Nobody else may write it, since its contents run on the device.
+-- Writes a file of the cache. Other users may not write it, since its contents run on the device.
 local function put(folder, key, image)
   local path = folder .. "/" .. make_name(key)
   local h = ffi.new("cubin_header", { nkey = #key, nbytes = #image, hash = compute_hash(image) })

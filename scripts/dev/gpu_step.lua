@@ -4,7 +4,7 @@
 local networks = require "spec.cuda.networks"
 local ty = require "tycho"
 
--- losses of float32, whose products a library adds in an order of its own
+-- losses of float32, whose products a library adds in another order
 local BOUND, STEPS = 1e-4, 4
 
 local passed, failed = 0, 0

@@ -132,10 +132,10 @@ end
 
 
 local function section(runs)
-  local out = { HEADING, "This section is made from `doc/gpu_results.jsonl`, which "
-    .. "`scripts/dev/gpu_table.lua` fills with what the check above left.\n" }
+  local out = { HEADING, "This section is generated from `doc/gpu_results.jsonl`, to "
+    .. "which `scripts/dev/gpu_table.lua` adds the results of the check above.\n" }
   if #runs == 0 then
-    out[#out + 1] = "**Nothing so far.** All that this page says of tests ran on the stand-in.\n"
+    out[#out + 1] = "**Nothing so far.** All test results on this page are of the stand-in.\n"
   end
   for _, run in ipairs(runs) do
     out[#out + 1] = run_text(run)
@@ -144,7 +144,7 @@ local function section(runs)
 end
 
 
--- Returns the page with this section in the place of what it has.
+-- Returns the page with its section replaced by `text`.
 local function replaced(page, text)
   local from = assert(page:find(HEADING, 1, true), "the page has no " .. HEADING)
   local to = page:find("\n## ", from + #HEADING, true)

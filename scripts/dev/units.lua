@@ -245,7 +245,7 @@ local function check_list(path, sources, folder, command)
     end
     local text, good = try_unit(command, folder, unit.name, files)
     if not good then
-      report("%s does not compile: `make units` divides anew\n%s", unit.name, text)
+      report("%s does not compile: run `make units`\n%s", unit.name, text)
     else
       local texts = own_texts(command, unit_path(folder, unit.name))
       for _, file in ipairs(files) do

@@ -115,16 +115,16 @@ end
 -- @tparam table defaults epochs, batch, rate; momentum or nil; gpus: what `--gpus` says
 function common.training(parser, defaults)
   common.count(parser, "--epochs", "passes over the training data", defaults.epochs)
-  common.count(parser, "--batch", "samples of a step", defaults.batch)
+  common.count(parser, "--batch", "samples per step", defaults.batch)
   common.number(parser, "--rate", "learning rate", defaults.rate, 0)
   if defaults.momentum then
-    common.number(parser, "--momentum", "share of the last step that goes on", defaults.momentum,
+    common.number(parser, "--momentum", "share of the last step that is kept", defaults.momentum,
       0, 1)
   end
-  common.count(parser, "--seed", "of weights, drawn data and shuffling", 1, 0)
+  common.count(parser, "--seed", "seed of weights, drawn data and shuffling", 1, 0)
   common.gpus(parser, defaults.gpus)
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
-  parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
+  parser:flag("--resume", "continue from the checkpoint, bit by bit as without the interruption")
   return common.options(parser)
 end
 
@@ -274,7 +274,7 @@ end
 --- Returns a log of epochs. After `--resume` the chart begins with the rows that the file holds
 -- already.
 -- @tparam table options `log` and `plot`, file names or nil; `tensorboard`, a folder or nil;
---   `resume`, true when a training goes on
+--   `resume`, true if a training continues
 -- @tparam[opt] Writer writer that writes into the folder already
 -- @treturn Log
 function common.log(options, writer)

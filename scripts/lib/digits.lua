@@ -79,7 +79,7 @@ end
 -- @treturn NDArray labels (n,), 0 .. 9
 function digits.draw(n, seed)
   local cells, state = glyph_cells(), seed * 2147483 + 12345
-  local function random()                -- a small generator of its own: the same digits everywhere
+  local function random()                -- a separate generator: the same digits everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end

@@ -86,7 +86,7 @@ function gpt.reader(o, parameters)
     exe.arg_dict[name][":"] = x
   end
   local y = exe.outputs[1]
-  -- written in place, between runs: an assignment is a task of its own, some 10 us
+  -- written in place, between runs: an assignment is a separate task, some 10 us
   local data = ffi.cast("float *", exe.arg_dict.data:data())
   local length, n = ffi.cast("float *", exe.arg_dict.length:data()), 0
   return function(word)

@@ -1,4 +1,4 @@
---- Keeps the training of a gluon network after each epoch, and goes on from there.
+--- Saves the training of a gluon network after each epoch, and resumes it.
 --
 --     kept.save("run/m", 3, net, trainer)
 --     -- run/m-0003.params    parameters by structure, as `net:load_parameters` reads them
@@ -7,7 +7,7 @@
 --     local epoch = kept.load("run/m", net, trainer)
 --
 -- A script that seeds each epoch by its number draws the same numbers after a pause, so the
--- training goes on bit by bit.
+-- training resumes bit by bit.
 
 local files = require "tycho.core.files"
 local ty = require "tycho"

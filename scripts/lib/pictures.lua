@@ -69,7 +69,7 @@ end
 -- @treturn NDArray labels (n,), 0 .. 9
 function pictures.draw(n, seed)
   local state = seed * 2147483 + 54321
-  local function random()        -- a small generator of its own: the same pictures everywhere
+  local function random()        -- a separate generator: the same pictures everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end

@@ -97,7 +97,7 @@ end
 --- Returns images of the classes that a network knows, drawn or from the folder.
 -- @tparam table model
 -- @tparam table options of `saved.options`
--- @int n at most so many
+-- @int n the largest number
 -- @treturn NDArray images
 -- @treturn NDArray labels
 function saved.images(model, options, n)

@@ -74,7 +74,7 @@ end
 -- @treturn NDArray things (count, most, 5): class, left, top, right, bottom from 0 to 1; -1: none
 function scenes.draw(count, most, seed)
   local state = seed * 2147483 + 12345
-  local function random()        -- a small generator of its own: the same pictures everywhere
+  local function random()        -- a separate generator: the same pictures everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end

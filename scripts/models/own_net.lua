@@ -1,4 +1,4 @@
---- Trains a small network, hands it on as files of the reference's kind, and runs these as somebody
+--- Trains a small network, saves it in files of the reference's format, and runs these as somebody
 -- else would, who has the files and the program and nothing else.
 --
 --   tycho scripts/models/own_net.lua

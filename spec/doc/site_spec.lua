@@ -105,7 +105,7 @@ describe("scripts/dev/doc.lua", function()
       .. "<td><code>{1}</code></td>", 1, true))
     -- of functions without a comment: that of their operator, of ty.nd, or of a tag
     for id, text in pairs{ ["ty.random.gamma"] = "mean alpha times beta",
-        ["ty.sym.arange"] = "below <code>stop", ["ty.context.gpu"] = "A GPU",
+        ["ty.sym.arange"] = "before <code>stop", ["ty.context.gpu"] = "context of a GPU",
         ["ty.nd.maximum"] = "larger", ["Symbol.tojson"] = "byte" } do
       local found = all:match('id="' .. id:gsub("%.", "%%.") .. '">.-</section>')
       assert.is_truthy(found:find(text, 1, true), found)

@@ -292,7 +292,7 @@ describe("a disk", function()
         if what == "full" then
           assert.truthy(output:find("false\tio", 1, true), output)
           assert.truthy(output:find("the writer is closed", 1, true), output)
-          assert.truthy(output:find("the training goes on without event files", 1, true), output)
+          assert.truthy(output:find("the training continues without event files", 1, true), output)
         end
       end)
     end)

@@ -1,5 +1,5 @@
---- Tycho: the one entry. `local ty = require "tycho"` loads the native library and nothing else;
--- sub-modules are loaded when they are first named. No global is set.
+--- Tycho's main module. `local ty = require "tycho"` loads the native library; sub-modules are
+-- loaded on first use. No global is set.
 --
 -- @module tycho
 
@@ -70,7 +70,7 @@ local MODULES = {
   pytorch          = "tycho.pytorch",
 }
 
--- what lives in a module but is used everywhere: name -> module, field
+-- names of `ty` that are fields of modules: name -> module, field
 local FIELDS = {
   cpu             = { "tycho.context", "cpu" },
   gpu             = { "tycho.context", "gpu" },
@@ -83,7 +83,7 @@ local FIELDS = {
 }
 
 
---- Waits for all devices; raises the first failure that was not reported yet.
+--- Waits for all devices; raises the first failure that has not been reported.
 function ty.waitall()
   gc.finish()
   native.check(native.C.ty_wait(-1), "waitall")

@@ -1,4 +1,4 @@
---- The name that users require: checkpoints, the oldest way of training, what trainings share.
+--- The module `ty.model`: checkpoints, FeedForward, functions shared by trainings.
 --
 -- The parts: `model.checkpoint`, `module.feedforward`, `module.stores`.
 --
@@ -11,7 +11,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local namespace = require "tycho.core.namespace"
 local stores = require "tycho.module.stores"
-require "tycho.executor"                                 -- what is loaded can be bound
+require "tycho.executor"                                 -- so that loaded symbols can be bound
 
 local model = {
   _create_kvstore = stores.create, _initialize_kvstore = stores.initialize,
@@ -49,7 +49,7 @@ function model.save_state(module, ...)
 end
 
 
---- Puts a training back; see `Module:load_state`.
+--- Restores the state of a training; see `Module:load_state`.
 function model.load_state(module, ...)
   check_module(module, "model.load_state")
   return module:load_state(...)

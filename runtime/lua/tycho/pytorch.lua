@@ -1,4 +1,4 @@
---- Files of PyTorch as they are: `ty.pytorch`. `ty.nd.load` gives the arrays alone, by name.
+--- The objects in files of PyTorch: `ty.pytorch`. `ty.nd.load` returns only the arrays, by name.
 --
 -- @module tycho.pytorch
 
@@ -15,19 +15,20 @@ local pytorch = {}
 
 local LOAD = args.form("pytorch.load", { { "path", "path" } })
 
---- Reads what `torch.save` wrote. Dictionaries and lists are tables, None is `ty.null`, numbers and
--- texts are Lua's, tensors are arrays that take memory when they are first used. Objects of any
--- other class are descriptions: tables with `class_name`, and `args`, `state`, `items`, `entries`
--- where the file has these. Nothing in the file is run.
--- @string path missing E(io), damaged E(format), of elements that arrays cannot have E(unsupported)
+--- Reads a file of `torch.save`. Dictionaries and lists become tables, None becomes `ty.null`,
+-- tensors become arrays that take memory on first use. Objects of other classes are descriptions:
+-- tables with `class_name`, and `args`, `state`, `items`, `entries` if the file has these. No code
+-- in the file is run.
+-- @string path a missing file is E(io), a damaged one E(format), one with elements that arrays
+--   cannot have E(unsupported)
 -- @return the object
 function pytorch.load(...)
   return reader.object(file_arrays.open(LOAD(...).path, "pytorch.load"))
 end
 
 
---- The keys of a dictionary in the order of the file; nil for what is none.
--- @tparam table t of an object that `load` gave
+--- Returns the keys of a dictionary in the order of the file; nil for other values.
+-- @tparam table t a table in the result of `load`
 -- @treturn {any,...}
 pytorch.keys = pickle.keys
 

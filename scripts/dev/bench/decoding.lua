@@ -104,7 +104,7 @@ end
 local function decode(name, loads)
   local o = MODELS[name]
   local exe = bound(o)
-  -- written in place, between runs: an assignment is a task of its own, some 10 us
+  -- written in place, between runs: an assignment is a separate task, some 10 us
   local data = ffi.cast("float *", exe.arg_dict.data:data())
   local length = ffi.cast("float *", exe.arg_dict.length:data())
   local function step()
@@ -114,7 +114,7 @@ local function decode(name, loads)
   step()
   local array, bytes, n, total = list_bytes(o, exe)
   local threads = native.C.ty_threads(0)
-  -- so many rounds in a call that its threads are made in a small part of the time
+  -- rounds per call, so that starting threads takes a small part of the time
   local rounds = math.max(1, math.floor(5e8 / total))
   local function read() assert(loads.loads_read(array, bytes, n, threads, rounds) ~= -1) end
   local allocations = exe:stats().allocations

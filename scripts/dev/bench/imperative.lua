@@ -418,7 +418,7 @@ end
 
 imperative.make_step, imperative.network = make_step, network
 
---- Measures everything; `again(word)` runs a part in a process of its own.
+--- Measures everything; `again(word)` runs a part in a separate process.
 -- @string[opt] only a network, or "rest": all but the networks
 function imperative.W15(again, only)
   for _, name in ipairs(NAMES) do

@@ -220,8 +220,8 @@ local function settle()
   ty.waitall()
 end
 
---- Runs each kind in a process of its own, for the memory; fused with arrays for gradients and with
--- the optimizer's steps in backward. "chunked" is a row of its own: the last product and its loss
+--- Runs each kind in a separate process, for the memory; fused with arrays for gradients and with
+-- the optimizer's steps in backward. "chunked" is a separate row: the last product and its loss
 -- by parts, against PyTorch's function for that.
 function workloads.W6(again)
   for _, kind in ipairs{"fused", "fused:in backward", "chunked"} do again("buckets:" .. kind) end
@@ -374,7 +374,7 @@ local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "re
   "lstm 2x200 T60", "lstm 4x1024 T35"}
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
---- Runs each network in a process of its own: planned bytes and the most that the process held
+--- Runs each network in a separate process: planned bytes and the most that the process held
 -- (batch 8). Training is done by a fused optimizer and, for comparison, with arrays for gradients.
 -- The LSTMs have an array of parameters for each layer, as PyTorch's.
 function workloads.W8(again)

@@ -93,7 +93,7 @@ local function line_at(text, place)
   return 1 + select(2, text:sub(1, place):gsub("\n", ""))
 end
 
--- Returns the lines on which strings of several lines stand.
+-- Returns the lines of strings that have several lines.
 local function long_lines(path, text)
   local set = {}
   each_aside(path, text, function(start, stop, is_string)

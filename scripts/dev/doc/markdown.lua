@@ -3,7 +3,7 @@
 --
 --     local text, id = markdown.html(source, links), markdown.anchor("A heading")
 --
--- `links.target(link)` is the address of a link; `links.code(code)` the address of what a piece
+-- `links.target(link)` is the address of a link; `links.code(code)` the address for what a piece
 -- of code names, or nil. Both may be absent.
 
 local colours = require "doc.colours"

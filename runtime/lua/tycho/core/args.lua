@@ -1,7 +1,6 @@
---- Call forms, the schemas of arguments: one declaration per public function says what it takes;
--- this file does the rest.
+--- Call forms: the schemas by which the arguments of public functions are read and checked.
 --
--- A form is declared once, beside its function, and called with the function's arguments. It
+-- A form is declared once, next to its function, and called with the function's arguments. It
 -- returns a table of checked values by parameter name:
 --
 --     local args = require "tycho.core.args"
@@ -21,11 +20,11 @@
 --     nd.full{{2, 3}, 1, dtype = "int32"}      -- its array part is positional
 --     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
 --
--- Sizes of a shape that is the parameter of rule R2 may be numbers in a row, `nd.zeros(2, 3)`, or a
--- table of their own, `nd.zeros{{2, 3}, dtype = "int32"}`. Members of a list that is all there is
--- by position may be in a row, too: `sym.Group(a, b)`.
--- Where the last place takes anything and may be absent, a table whose names all are options that
--- are not given yet is the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
+-- If the parameter of rule R2 is a shape, its sizes may be separate arguments, `nd.zeros(2, 3)`, or
+-- a table inside the table, `nd.zeros{{2, 3}, dtype = "int32"}`. If a list is the only positional
+-- parameter, its members may be separate arguments, too: `sym.Group(a, b)`.
+-- If the last positional parameter is optional and takes anything, a table whose keys all name
+-- options that are not given yet is the options: `NDArrayIter(x, {batch_size = 32})` has no labels.
 --
 --     local BACKWARD = args.form("Executor:backward", {
 --       list = true,                   -- rule R2: a table's whole array part is parameter 1
@@ -45,9 +44,9 @@
 -- Types: any, number, integer, positive (an integer above 0), text, path, boolean, function (or
 -- callable), table, list, dict, shape (a number or sizes, 0 for an unknown dimension; becomes a
 -- fresh list), dims (like shape, negative numbers too), dtype, context, symbol, array, null
--- (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of texts is a
--- choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected,
--- code, got` checks as it likes. `args.types` may be extended.
+-- (`ty.null` is passed on); "a|b" takes either; "?" at the end: optional. A list of texts takes one
+-- of these words. A class takes its instances. A function `f(value) -> ok, converted, expected,
+-- code, got` is called for the check. `args.types` may be extended.
 --
 -- `advice`: a function of an unknown keyword -> what to do instead, for the error, or nil.
 --
@@ -233,7 +232,7 @@ end
 
 
 -- Accepts the entries of a call's only table: positional ones (as one list for a form of lists,
--- unless sizes are in a table of their own), then named ones (rules R1, R2).
+-- unless a table inside it has the sizes), then named ones (rules R1, R2).
 local function accept_options(form, given, options)
   local n = #options
   if form.list and n > 0 and not (form.sizes and is_plain(options[1])) then
@@ -372,11 +371,11 @@ function Form:__call(...)
 end
 
 
---- Refuses a misplaced table of options: a dictionary parameter with a key that is a parameter of
--- the function and no name of the dictionary's own.
+--- Raises E(name) if a dictionary parameter seems to be a misplaced table of options: one of its
+-- keys is a parameter of the function and not a valid name of the dictionary.
 -- @string param the dictionary parameter
--- @tparam table dict what was given
--- @tparam {string,...} names names the dictionary may have
+-- @tparam table dict its value
+-- @tparam {string,...} names valid names of the dictionary
 function Form:check_dict(param, dict, names)
   local own = {}
   for _, name in ipairs(names) do
@@ -437,7 +436,7 @@ end
 -- 1}`.
 -- @string func the public name, for errors
 -- @param ... the call's arguments
--- @treturn table the options; the sizes, where there are any, are `shape`
+-- @treturn table the options; `shape` has the sizes, if there are any
 function args.sizes_and_options(func, ...)
   local list, n, options, shape = { ... }, values.count(...), {}, {}
   local last = is_plain(list[n]) and list[n] or {}
@@ -461,8 +460,8 @@ end
 
 
 --- Returns a dictionary or a list of `{key, value}` pairs as a dictionary and its keys in
--- order (sorted for a dictionary); nil for another list, or for one with gaps or names beside it.
--- @tparam table t what was given
+-- order (sorted for a dictionary); nil for another list, or for a list with gaps or named keys.
+-- @tparam table t
 -- @treturn table,{string,...}
 function args.pairs_of(t)
   local dict, keys = {}, {}

@@ -1,5 +1,5 @@
---- pcall for errors that mean something else to the caller: "this object has no such field", "this
--- cannot be read". Being asked to stop, and a lack of memory, mean no such thing and go on upwards.
+--- pcall for errors that the caller handles: "this object has no such field", "this cannot be
+-- read". Interruptions and a lack of memory are raised again.
 --
 -- @module tycho.core.attempt
 

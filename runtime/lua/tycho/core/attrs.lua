@@ -1,5 +1,5 @@
---- Lua values as attribute text and back: what symbol files and the core's parameters are written
--- in.
+--- Conversion between Lua values and attribute text, the form of attributes in symbol files and in
+-- the core's parameters.
 --
 --     attrs.text(0.5)      --> "0.5"        attrs.text(true)       --> "True"
 --     attrs.text{3, 3}     --> "(3, 3)"     attrs.text(ty.null)    --> "None"
@@ -13,8 +13,8 @@ local values = require "tycho.core.values"
 
 local attrs = {}
 
---- Attributes that have a meaning beside an operator's parameters; stored between double
--- underscores.
+--- Attributes that any node may have in addition to its operator's parameters; stored between
+-- double underscores.
 attrs.HIDDEN = { "ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage" }
 
 local hidden = {}
@@ -72,7 +72,7 @@ function attrs.text(v, func, key)
   elseif values.is_plain(v) and not values.has_names(v) then
     return list_text(v, func, key)
   elseif t == "table" and type(getmetatable(v)) == "table" and getmetatable(v).attribute_text then
-    return v:attribute_text()    -- asked of the class: an array has no such member to ask for
+    return v:attribute_text()    -- the test reads the class: on an array the name would be an error
   end
   Error.raise{ code = "type", func = func, argument = key, got = Error.kind(v),
     expected = "a number, boolean, text, list of these or ty.null",

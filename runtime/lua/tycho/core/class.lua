@@ -7,8 +7,8 @@
 --     function Square:init() Square.super.init(self, 4) end
 --     Square().sides                                       --> 4
 --
--- A class is its instances' metatable. Metamethods (`__add`, `__tostring` ...) are inherited when a
--- class is extended, so a base must define its own before.
+-- A class is its instances' metatable. Metamethods (`__add`, `__tostring` ...) are copied when a
+-- class is extended, so a base must define its own before that.
 --
 -- @module tycho.core.class
 
@@ -38,9 +38,9 @@ function Class.__tostring(object)
 end
 
 
--- Raises E(type) for a base or a name that is none.
+-- Raises E(type) for a base that is not a class, or a name that is not text.
 local function fail_extend(base, name)
-  local Error = require "tycho.core.error"               -- which needs classes itself
+  local Error = require "tycho.core.error"               -- late: error.lua requires this file
   local is_class = type(base) == "table" and base.extend ~= nil
   Error.raise{ code = "type", func = (is_class and base.class_name or "Class") .. ":extend",
     argument = is_class and "name" or nil, expected = is_class and "text" or "a class",

@@ -1,8 +1,8 @@
---- Contexts: devices by kind and number, interned so that equal ones are one table.
+--- Contexts: devices by kind and number, interned so that equal contexts are the same table.
 --
 --     ty.cpu() == ty.cpu(0)          ty.gpu(1):with(function() ... end)        ty.Context("gpu(1)")
 --
--- Device ids count from 0. Making a gpu context never fails; using one without such a device does.
+-- Device ids count from 0. Making a gpu context never fails; using it fails if the GPU is missing.
 --
 -- @module tycho.context
 
@@ -19,7 +19,7 @@ local C, check = native.C, native.check
 
 local context = {}
 
---- A device: kind and number; equal ones are one table. Fields: device_type, device_id.
+--- A device: kind and number; equal contexts are the same table. Fields: device_type, device_id.
 -- @type Context
 local Context = Class:extend("Context")
 scope.make(Context, "context")
@@ -38,7 +38,7 @@ function Context:__tostring()
 end
 
 
--- A context whose id is beyond the numbers of the core: a value whose use fails.
+-- A context whose id is larger than the core allows: it can be made and compared, but not used.
 local Absent = Context:extend()
 
 function Absent:__index(key)
@@ -108,17 +108,17 @@ function Context:memory()
 end
 
 
---- Sets how exactly executors that are bound on this context from now on take products and
--- convolutions of float32 (see `tycho.precision`).
+--- Sets the precision of float32 products and convolutions in executors that are bound on this
+-- context from now on (see `tycho.precision`).
 -- @string word "highest", "high" or "medium"
 function Context:set_precision(word)
   self._precision = require("tycho.core.precision").check(word, "Context:set_precision")
 end
 
 
---- Returns what a GPU was given so far: `{launches, copies}`. Launches are kernels and calls of
--- libraries, those of a recorded graph each time it starts; copies are copies and fills. Both are 0
--- of a CPU.
+--- Returns the work that was queued on a GPU so far: `{launches, copies}`. Launches count kernels
+-- and library calls, those of a recorded graph each time it starts; copies count copies and fills.
+-- Both are 0 for a CPU.
 function Context:work()
   local n = ffi.new("int64_t[2]")
   check(C.ty_device_work(self._device, n, n + 1), "Context:work")
@@ -128,13 +128,13 @@ end
 
 context.Context = Context
 
---- The CPU; other numbers are further queues of work that share its cores.
+--- Returns the context of the CPU; ids above 0 are further queues of work that share its cores.
 -- @function context.cpu
 
---- A GPU; using one that is not there fails, naming it does not.
+--- Returns the context of a GPU. It may name a GPU that is missing; using it then fails.
 -- @function context.gpu
 
---- Memory of the CPU that GPUs copy fast.
+--- Returns the context of pinned CPU memory, which GPUs copy fast.
 -- @function context.cpu_pinned
 
 for _, kind in ipairs(TYPES) do
@@ -146,13 +146,13 @@ for _, kind in ipairs(TYPES) do
 end
 
 
---- Returns the innermost entered context; `cpu(0)` outside all.
+--- Returns the innermost context that was entered; `cpu(0)` if there is none.
 function context.current_context()
   return scope.current("context") or intern("cpu", 0)
 end
 
 
---- Returns how many GPUs there are; 0 without driver.
+--- Returns the number of GPUs; 0 without a driver.
 function context.num_gpus()
   return C.ty_devices(C.TY_GPU)
 end

@@ -1,6 +1,7 @@
---- Tables by name that `print` shows: `{fc_bias = float32 3 @cpu(0), ...}`, arrays in a few words.
+--- Dictionaries that `print` shows: `{fc_bias = float32 3 @cpu(0), ...}`, arrays in a few words.
 --
--- They are plain tables in all else: `getmetatable` gives false, for which `values.is_plain` asks.
+-- In all other respects they are plain tables; `getmetatable` returns false, which
+-- `values.is_plain` accepts.
 --
 -- @module tycho.core.dict
 
@@ -31,7 +32,7 @@ function Dict.__tostring(dict)
 end
 
 
---- Lets `print` show a table by name.
+--- Makes `print` show a dictionary.
 -- @tparam table dict a plain one
 -- @treturn table the dictionary
 return function(dict)

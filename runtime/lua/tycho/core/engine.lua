@@ -1,5 +1,5 @@
---- Sizes of tasks. A program's segments are whole parts already, so these numbers change neither
--- order nor results; they are kept for scripts that set them.
+--- The bulk size, for scripts that set it. Tasks are segments of programs, so the size has no
+-- effect on order, results or speed.
 --
 --     ty.engine.bulk(10):with(function() ... end)
 --
@@ -24,7 +24,7 @@ function Bulk:init(size)
 end
 
 
---- Sets how many operators one task may hold.
+--- Sets the number of operators per task; it has no effect (see above).
 -- @tparam number size
 -- @treturn number the size before
 function engine.set_bulk_size(...)

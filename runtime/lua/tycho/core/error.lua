@@ -27,12 +27,12 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "@none"
 
 --- The source location of a call whose frame is gone (core/origin.lua); nil otherwise.
 Error.location = nil
---- The file that calls a function of the namespace of symbols (core/origin.lua); nil otherwise.
+--- The file whose call of a function of `ty.sym` is running (core/origin.lua); nil otherwise.
 Error.here = nil
 
--- Returns whether the function at a level got f, or a class whose constructor f is, as an argument:
--- then its line is not that of the call of f, but a helper's (`pcall(f, ...)` inside a function
--- that tries f).
+-- Returns whether the function at a level got f, or a class with the constructor f, as an argument.
+-- Then it is a helper that calls f for others (a function with `pcall(f, ...)`), and its line is
+-- not the one to report.
 local function was_given(f, level)
   local info = debug.getinfo(level + 1, "u")
   for i = 1, f and info.nparams or 0 do
@@ -74,18 +74,18 @@ function Error.user_file(f)
 end
 
 
---- Functions of the library that run a function of the user's and stay on the stack meanwhile:
--- function -> `find(level)`, which gives the location in the user's function from which the library
--- was called by a tail call, after which that function is no longer on the stack.
+--- Functions of the library that run a function of the user and stay on the stack meanwhile:
+-- function -> `find(level)`, which returns the location of a tail call by which the user's function
+-- called the library; after a tail call that function is no longer on the stack.
 Error.runners = setmetatable({}, { __mode = "k" })
 
---- What is running, for errors that know no node: a function that gives a name, or nil.
+--- A function that returns the name of what is running, for errors without a node; nil if unknown.
 Error.running = nil
 
 
 --- Returns the source line that called the library, "file.lua:12": the first on the stack that is
 -- not the library's own.
--- @int[opt=2] level where to begin
+-- @int[opt=2] level of the stack where the search begins
 -- @treturn string the source location, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
 function Error.caller(level)
@@ -134,7 +134,7 @@ end
 
 --- Returns a shape, dtype, number or text as errors write it.
 -- @param v shape table or anything `tostring` takes
--- @string[opt="?"] zero what stands for a size of 0, which is unknown in a shape
+-- @string[opt="?"] zero the text for a size of 0, which is unknown in a shape
 -- @treturn string "(2, 3)" for a list
 function Error.show(v, zero)
   if type(v) == "table" and not getmetatable(v) then
@@ -150,7 +150,7 @@ function Error.with_article(name)
 end
 
 
---- Returns what a Lua value is, in a few words: "a number 3", "a table", "a Symbol".
+--- Describes a Lua value in a few words: "a number 3", "a table", "a Symbol".
 function Error.kind(v)
   local t = type(v)
   if t == "nil" then
@@ -176,11 +176,11 @@ function Error.choice(words)
 end
 
 
---- Sorts names by nearness to a word, nearest first; the counterpart of a name of another library
--- comes first. Names that begin with an underscore are included for such words only.
--- @string word what was asked for
+--- Sorts names by nearness to a word, nearest first. If the word is a name of another library, its
+-- counterpart comes first. Names that begin with an underscore are included only for words that do.
+-- @string word the unknown name
 -- @tparam {string,...} names accepted names
--- @int[opt] limit most names that are returned
+-- @int[opt] limit the largest number of results
 -- @treturn {string,...} a new list
 -- @treturn bool whether the first one looks like the word, so that it may have been meant
 function Error.nearest(word, names, limit)
@@ -204,7 +204,7 @@ end
 
 
 --- Makes an error object without raising it.
--- @tparam table fields code, message and whatever else is known
+-- @tparam table fields code, message and any further fields
 function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
@@ -225,8 +225,8 @@ function Error.raise(fields)
 end
 
 
--- Returns the counterpart of a function or method of another library, as a sentence, if the
--- namespace asked does not have it; else nil.
+-- Returns a sentence with the counterpart of a function or method of another library, if the
+-- namespace in which it was looked up does not have it; else nil.
 local function elsewhere(word, what, near)
   if what == "layer" then                                -- what is no layer here
     local foreign = require "tycho.core.foreign"
@@ -252,9 +252,9 @@ end
 
 
 --- Raises E(`name`) for an unknown word, with the accepted ones nearest first; for a function of
--- another library, with its counterpart here. The error holds the ten nearest as `candidates` and
--- all as `names`, from which the prompt completes; and the lists `missing`, `extra` and `mismatch`
--- of t.
+-- another library, with its counterpart here. The error has the ten nearest names as `candidates`,
+-- all names as `names`, from which the prompt completes, and the lists `missing`, `extra` and
+-- `mismatch` of t.
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
 --   ones), or among (a table whose keys are the accepted ones)
 function Error.unknown(t)
@@ -338,8 +338,8 @@ function Error.__tostring(e)
 end
 
 
---- Returns the text with which the program ends: the script's line comes first, as in Lua's own
--- errors.
+--- Returns the text that the program prints when it ends with this error: the script's line comes
+-- first, as in Lua's own errors.
 -- @treturn string
 function Error:report()
   local lines = format_lines(self)

@@ -1,9 +1,10 @@
 --- The bridge to the native engine: the only file that touches `ffi.cdef` and `ffi.load`.
 --
--- The declarations are the text of `native/tycho.h` less its `#` lines, so there is one description
--- of the interface. The library is looked for at `TYCHO_LIB`, in the running program, beside this
--- file, on `package.cpath` (`tycho.libtycho`), in `build/` of the checkout, and where the system's
--- loader looks (`libtycho.so.0`); the header beside the library and in `native/` of the checkout.
+-- The declarations are the text of `native/tycho.h` without its `#` lines, so there is one
+-- description of the interface. The library is searched at `TYCHO_LIB`, in the running program, in
+-- the folder of this file, on `package.cpath` (`tycho.libtycho`), in `build/` of the checkout, and
+-- by the system's loader (`libtycho.so.0`); the header next to the library and in `native/` of the
+-- checkout.
 --
 --     local native = require "tycho.core.ffi"
 --     local C, check = native.C, native.check
@@ -23,7 +24,7 @@ local Error = require "tycho.core.error"
 local native = {}
 
 local ABI = 2                            -- TY_ABI of the header these modules were written for
-local SONAME = "libtycho.so.0"           -- of the library that packages of distributions install
+local SONAME = "libtycho.so.0"           -- name of the library in packages of distributions
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "./"
 local ROOT = HERE .. "../../../"                 -- of a checkout: HERE is runtime/lua/tycho/
 
@@ -51,7 +52,7 @@ local function exists(path)
 end
 
 
--- Returns the paths that the library may have, in order of preference.
+-- Returns the paths at which the library is searched, in order of preference.
 local function library_paths()
   local paths = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
   local chosen = os.getenv("TYCHO_LIB")
@@ -169,8 +170,8 @@ local text = native.text
 
 
 --- Returns a handle that is freed with the last reference to it.
--- @param pointer what a "new" function handed out
--- @param free the C function that takes it back
+-- @param pointer the object that a C function made
+-- @param free the C function that frees it
 function native.own(pointer, free)
   return ffi.gc(pointer, free)
 end
@@ -178,9 +179,9 @@ end
 
 local attr_array = ffi.typeof("ty_attr[?]")
 
---- Returns attributes as the core takes them. The strings must stay referenced during the call:
--- keep the tables.
--- @tparam {string,...} keys attribute names, in the order wanted
+--- Returns attributes as an array of `ty_attr`. The caller must keep both tables until the C call
+-- returns, since the array points to their strings.
+-- @tparam {string,...} keys attribute names, in the order of the array
 -- @tparam table dict values by name, all text
 -- @treturn ty_attr array
 function native.attrs(keys, dict)
@@ -195,10 +196,10 @@ end
 
 local attr_capacity, attr_list = 32, attr_array(32)
 
---- Returns attributes in any order, in an array that the next call uses again.
--- @tparam table dict values by name, all text; keep it during the call of the core
+--- Returns attributes in any order, in an array that the next call of this function overwrites.
+-- @tparam table dict values by name, all text; the caller must keep it until the C call returns
 -- @treturn ty_attr array
--- @treturn int how many
+-- @treturn int number of attributes
 function native.put_attrs(dict)
   local n = 0
   for key, value in pairs(dict) do
@@ -275,17 +276,16 @@ local function read_symbol(name)
 end
 
 
--- Returns whether a function of the core has this name, which its texts begin with: "reshape" for
--- ty_exec_reshape.
+-- Returns whether a function of the core has this short name ("reshape" for ty_exec_reshape), with
+-- which its messages begin.
 local function is_core_function(name)
   return pcall(read_symbol, name) or pcall(read_symbol, "ty_" .. name)
     or pcall(read_symbol, "ty_exec_" .. name)
 end
 
 
--- Drops the name in front of the core's message where the error states it anyway, or another in its
--- place: the operator's and the node's, in which the text ends, and that of the core's function,
--- since the text begins with the public one.
+-- Drops the name in front of the core's message if the error's text has it elsewhere: the names of
+-- operator and node are at its end, and the public function is named instead of the core's.
 local function drop_name(e)
   local name, rest = e.message:match("^([%w_][^:]-): (.+)$")
   if not name then
@@ -302,8 +302,8 @@ end
 
 --- Returns the last failure of the core as an error object.
 -- @int code its status
--- @string func the public function that was asked
--- @tparam[opt] table extra fields that win over the core's
+-- @string func the public function that was called
+-- @tparam[opt] table extra fields that override the core's
 function native.failure(code, func, extra)
   local f = ffi.new("ty_failure")
   C.ty_error_detail(f)
@@ -328,7 +328,7 @@ end
 
 --- Raises the core's failure as an error object if a status is not 0.
 -- @int code status of a call; 0 and events (negative) pass
--- @string func the public function that was asked: "Symbol:infer_shape"
+-- @string func the public function that was called: "Symbol:infer_shape"
 -- @tparam[opt] table extra further fields of the error
 -- @treturn int the code
 function native.check(code, func, extra)
@@ -348,7 +348,7 @@ end
 
 local ASK_SIZE = 0x5413                  -- TIOCGWINSZ
 
---- Returns the columns and lines of the terminal of a file descriptor; nil where there is none.
+--- Returns the columns and lines of the terminal of a file descriptor; nil if it is no terminal.
 function native.terminal_size(descriptor)
   pcall(ffi.cdef, "int ioctl(int descriptor, unsigned long request, ...);")
   local size = ffi.new("uint16_t[4]")    -- lines, columns, pixels

@@ -53,7 +53,7 @@ local function read(object, key)
 end
 
 
---- Gives properties to a class and to those that extend it later.
+--- Gives properties to a class and to its later subclasses.
 -- @tparam table Base class
 -- @tparam table own name -> function(self)
 function fields.give(Base, own)

@@ -1,4 +1,4 @@
---- Whole files: read at once, written all or nothing.
+--- Files that are read at once and written atomically.
 --
 --     files.write("run/m.state", bytes, "Module:save_state")
 --     files.write_parts("x.npy", { header, { pointer, size } }, "nd.save")
@@ -18,8 +18,8 @@ local ENOENT = 2
 local files = {}
 
 
---- Writes parts one after the other into a file beside its place, syncs it and moves it there, so
--- that a crash or a full disk leaves the old one whole.
+--- Writes parts one after the other to a temporary file, syncs it and renames it to `path`, so that
+-- a crash or a full disk leaves the old file intact.
 -- @string path
 -- @tparam table parts texts, or `{pointer, bytes}`
 -- @string func for errors; E(io)
@@ -51,17 +51,17 @@ local function cannot_read(path, why, func)
 end
 
 
---- Makes a folder and those above it that are missing. One that exists already stays.
+--- Makes a folder and the missing folders above it. An existing folder stays.
 -- @string path
 -- @string func for errors; E(io)
--- @bool[opt=false] private other users may not read it; one that exists already and belongs to
---   another user, or is open to others, is E(io)
+-- @bool[opt=false] private other users may not read it; an existing folder that belongs to
+--   another user, or that others may read, is E(io)
 function files.make_folder(path, func, private)
   native.check(C.ty_folder_make(path, private and 1 or 0), func, { argument = path })
 end
 
 
---- Returns whether there is a file of this path; one that cannot be opened is there.
+--- Returns whether there is a file at this path, even if it cannot be opened.
 -- @string path
 -- @treturn bool
 function files.exists(path)
@@ -83,7 +83,7 @@ local function after_mark(text, path, func)
 end
 
 
--- Iterates over the texts between line feeds, without a carriage return before one.
+-- Iterates over the texts between line feeds, without a carriage return before the line feed.
 local function feeds(path, func)
   local file, why = io.open(path, "rb")
   local first = true
@@ -111,7 +111,7 @@ end
 -- @string func for errors; E(io), E(format): UTF-16
 function files.lines(path, func)
   local next_feed = feeds(path, func)
-  local text, at = nil, 1                                -- lines that end in carriage returns
+  local text, at = nil, 1                                -- several lines with carriage returns
   return function()
     if not text then
       text, at = next_feed(), 1
@@ -130,7 +130,7 @@ function files.lines(path, func)
 end
 
 
--- Returns what reading `amount` returns; nil at the end.
+-- Returns the result of `file:read(amount)`; nil at the end of the file.
 local function read_some(path, amount, func)
   local file, why = io.open(path, "rb")
   if not file then
@@ -150,20 +150,19 @@ function files.read(path, func)
 end
 
 
---- Returns the first bytes of a file, fewer where it ends before.
+--- Returns the first bytes of a file, or all if it is shorter.
 -- @string path
--- @int most
+-- @int most number of bytes
 -- @string func for errors; E(io)
 function files.head(path, most, func)
   return read_some(path, most, func) or ""
 end
 
 
---- Returns what f makes of a file's bytes. What is wrong with them is reported as an error in the
--- file.
+--- Calls f with a file's bytes. An error of f is raised again with the file's path.
 -- @string path
--- @string func for errors; E(io), or what f raises
--- @tparam function f of the bytes
+-- @string func for errors; E(io), or the error of f
+-- @tparam function f called with the bytes
 -- @return the results of f
 function files.parse(path, func, f)
   local bytes = files.read(path, func)

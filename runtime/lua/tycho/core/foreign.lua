@@ -1,4 +1,4 @@
---- What names of PyTorch, NumPy, Keras and Torch7 are called here (not for users).
+--- The counterparts of names of PyTorch, NumPy, Keras and Torch7 (not for users).
 --
 -- Errors about unknown names suggest these before names that are spelled alike. The prompt's help
 -- and the search of the pages read the same table.
@@ -9,8 +9,8 @@ local pairs = require("tycho.core.iterate").pairs
 
 local foreign = {}
 
--- Topic -> word -> names here, the likeliest first. A word is in small letters; underscores make no
--- difference. A name is one of
+-- Topic -> word -> names here, the likeliest first. A word is in lower case; underscores are
+-- ignored. A name is one of
 --   nd.concat, random.seed, gpu     a function or class of a namespace of `ty`, or of `ty` itself
 --   NDArray:reshape, NDArray.size   a method or a field of a class
 --   Convolution{kernel}             an option of an operator
@@ -323,7 +323,7 @@ foreign.SYNONYMS = {
   "count print_summary", "tied shared",
 }
 
--- Word -> what to do instead, where no name says it. A word may have names, too.
+-- Word -> advice, for words without an exact counterpart. A word may have names as well.
 foreign.INSTEAD = {
   all = "the least of a comparison, which is 0 and 1: x:gt(0):min()",
   any = "the greatest of a comparison, which is 0 and 1: x:gt(0):max()",
@@ -365,7 +365,7 @@ foreign.INSTEAD = {
 }
 
 
---- Returns a word as it is compared: small letters without underscores.
+--- Returns a word in the form in which words are compared: lower case without underscores.
 function foreign.plain(word)
   return (word:lower():gsub("_", ""))
 end
@@ -390,7 +390,7 @@ local function read_table()
 end
 
 
---- Returns what a word is called here.
+--- Returns the names here for a word of another library.
 -- @string word of another library, its last part: "cat" of "torch.cat"
 -- @treturn {string,...} names as in TOPICS, the likeliest first; perhaps empty
 function foreign.names(word)
@@ -407,9 +407,9 @@ function foreign.last(name)
 end
 
 
---- Returns what to do instead of what a word stands for.
+--- Returns the advice for a word of another library.
 -- @string word
--- @treturn string or nil
+-- @treturn ?string nil: there is none
 function foreign.instead(word)
   if not advice then
     read_table()
@@ -418,10 +418,10 @@ function foreign.instead(word)
 end
 
 
---- Returns the name here for a word, among those that a place accepts.
+--- Returns the first name here for a word that is among the accepted ones.
 -- @string word
 -- @tparam {string,...} accepted
--- @treturn string one of them; nil where the word is not known or its names are not accepted
+-- @treturn ?string one of them; nil if the word is unknown or none of its names is accepted
 function foreign.counterpart(word, accepted)
   local spelled = {}
   for _, name in ipairs(accepted) do

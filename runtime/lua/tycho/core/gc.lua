@@ -1,12 +1,12 @@
 --- Native bytes and Lua's collector: the only file that calls `collectgarbage`.
 --
--- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native
--- memory reports its bytes here; once enough have come together, and live bytes have grown, the
--- collector does a share of its cycle. Work that is still queued keeps arrays that Lua has freed;
--- where live bytes grow in spite of the steps, the device is waited for. Where the core runs out of
--- memory, everything unreachable is collected and the call is made once more.
+-- The collector does not know how many native bytes a small handle keeps alive. Every wrapper of
+-- new native memory reports its bytes here; when they exceed a limit, and live bytes have grown,
+-- the collector does a share of its cycle. Queued work keeps arrays that Lua has freed; if live
+-- bytes grow in spite of the steps, the device is waited for. If the core runs out of memory,
+-- everything unreachable is collected and the call is repeated once.
 --
---     gc.count(bytes, device)              -- after a wrapper of `bytes` new native bytes was made
+--     gc.count(bytes, device)              -- after a wrapper of new native bytes was made
 --     if code == C.TY_EMEMORY then gc.release(); code = again() end
 --
 -- `TYCHO_GC_STRESS=1` makes every `count` a full collection: unreachable handles
@@ -22,26 +22,26 @@ local collectgarbage = collectgarbage
 
 local gc = {}
 
-local LEAST = 16 * 2 ^ 20        -- bytes that may gather before the collector is asked
-local SHARE = 8                  -- ... or this part of the live native bytes, if that is more
-local GROWTH = 64 * 2 ^ 20       -- bytes live arrays may grow by before a queue is waited for
-local HEAP_SHARE = 4             -- part of the Lua heap that one step covers
+local LEAST = 16 * 2 ^ 20        -- counted bytes before a step of the collector, at least
+local SHARE = 8                  -- ... or live native bytes divided by this, if that is more
+local GROWTH = 64 * 2 ^ 20       -- growth of live bytes after which a queue is waited for
+local HEAP_SHARE = 4             -- one step covers the Lua heap divided by this
 
-local LARGE = 2 ^ 20             -- bytes of an array that leaves the processor's caches anyway
+local LARGE = 2 ^ 20             -- bytes of an array that does not stay in the processor's caches
 
--- Percent of what Lua allocates that each step of the collector covers. A call on arrays makes more
--- garbage in the core than in Lua's heap, and the collector does not see it. With Lua's own 200 % a
--- cycle takes as long as the program needs to make some ten thousand arrays; their memory has left
--- the processor's caches when it is used again. Large arrays ask for shares of a cycle as often as
--- their bytes need it; between these shares the steps are short, since long ones would complete a
--- cycle for every few arrays. SHORT_STEPS differs from Lua's value, so that a script's choice is
--- recognised.
+-- Work of a collector step, in percent of the bytes that Lua has allocated. A call on arrays makes
+-- more garbage in the core than in Lua's heap, which the collector does not see. With Lua's default
+-- of 200 % a cycle lasts while the program makes some ten thousand arrays; their memory has left
+-- the processor's caches when it is used again. Large arrays trigger shares of a cycle by their
+-- bytes; between these shares the steps are short, since long ones would complete a
+-- cycle for every few arrays. SHORT_STEPS differs from Lua's default, so that a value that a script
+-- has set is recognised.
 local LUAS_STEPS, SHORT_STEPS, LONG_STEPS = 200, 201, 4000
 local LUAS_PAUSE = 200           -- percent of a heap's size at which Lua begins a cycle
 local MARKS = 4                  -- a step over some 160 KB of heap with LONG_STEPS: KiB
 local WHOLE = 2 ^ 30             -- a step to the end of a cycle: KiB, more than any heap
 
-local chosen_steps = LUAS_STEPS          -- what this file has set last
+local chosen_steps = LUAS_STEPS          -- the value that this file has set last
 
 -- Sets the percentage of steps, unless a script has set its own.
 local function set_steps(percent)
@@ -57,13 +57,13 @@ set_steps(LONG_STEPS)
 
 local debt, limit = 0, LEAST
 
---- Whether every wrapper call collects.
+--- Whether every call of `count` is a full collection.
 gc.stress = os.getenv("TYCHO_GC_STRESS") == "1"
 
 
 local watchers = {}
 
---- Calls f at every step: for what has to be released without a finaliser.
+--- Calls f at every step, to release objects that have no finaliser.
 function gc.watch(f)
   watchers[#watchers + 1] = f
 end
@@ -78,8 +78,8 @@ local desc, made = ffi.new("ty_desc", { dtype = C.TY_F32, ndim = 1, dim = { 1 } 
   ffi.new("ty_tensor *[1]")
 local zero = ffi.new("ty_attr[1]")
 
--- Waits until a device has done the work queued so far. Failures are not raised: they stay with
--- their arrays.
+-- Waits until a device has done the work queued so far. Failures are not raised here, but when
+-- their arrays are read.
 local function drain(device)
   desc.device, zero[0].key, zero[0].value = device, "src", "0"
   if C.ty_tensor_new(desc, made) == 0 then
@@ -113,11 +113,11 @@ local function call_watchers_of_cycles()
 end
 
 
--- KiB of Lua's heap when a cycle of `gc.find_dropped` ended; nil: another one may have begun since
+-- KiB of Lua's heap when a cycle of `gc.find_dropped` ended; nil: a new cycle may have begun since
 local swept
 local unswept = false                    -- `gc.find_dropped` has left the end of a cycle
 
--- Makes the steps long again at the end of a cycle, and calls what `gc.at_cycle_end` was given.
+-- Makes the steps long again at the end of a cycle, and calls the function of `gc.at_cycle_end`.
 local function end_cycle(object)
   if not cycle[1] then
     cycle[1] = ffi.gc(object, end_cycle)
@@ -155,8 +155,8 @@ end
 
 
 local settled = 0                        -- live bytes when a queue was last known to be empty
--- the fewest live bytes at a step since the last share: they have grown by what was counted and
--- exists, so not by results of recorded calls that wait, nor by what the script has freed
+-- the fewest live bytes at a step since the last share. Growth above it is of counted arrays that
+-- exist, not of results of pending recorded calls or of arrays that the script has freed
 local floor = 0
 
 local function step(bytes, device)
@@ -195,7 +195,7 @@ function gc.count(bytes, device)
 end
 
 
---- Takes back what `count` noted: the wrapper freed its memory without the collector.
+--- Subtracts bytes that `count` has added: the wrapper freed its memory without the collector.
 -- @number bytes
 function gc.discount(bytes)
   debt = math.max(debt - bytes, 0)
@@ -208,7 +208,7 @@ function gc.heap_bytes()
 end
 
 
---- Begins a cycle of the collector, or goes on with it; what is allocated from here on drives it.
+--- Begins a cycle of the collector, or continues it; allocations from here on advance it.
 function gc.begin()
   swept = nil
   collectgarbage("step", 0)
@@ -226,12 +226,12 @@ local function is_between_cycles()
 end
 
 
--- weak list of an object to which nothing else refers: empty once a cycle knows what is dropped
+-- weak list of an unreferenced object: empty once a cycle has marked all objects in use
 local lost = setmetatable({}, { __mode = "v" })
 
---- Finds what is dropped, and calls what `gc.at_cycle_end` was given. The end of the cycle, in
+--- Finds dropped objects, and calls the function of `gc.at_cycle_end`. The end of the cycle, in
 -- which Lua frees its own objects, is left to `gc.finish`: 1.2 of 3.8 ms for 4.8 MB of heap (Intel,
--- 2026-11-30). `collectgarbage()` would go through the heap once more before the cycle.
+-- 2026-11-30). `collectgarbage()` would go through the whole heap once more before the cycle.
 function gc.find_dropped()
   gc.finish()
   if is_between_cycles() then
@@ -258,7 +258,7 @@ function gc.finish()
 end
 
 
---- Frees what can be freed: unreachable handles and what queues still hold for them.
+--- Frees unreachable handles, and the memory that queued work keeps for them.
 function gc.release()
   collectgarbage()                               -- finds what is unreachable and runs finalisers
   collectgarbage()                               -- ... of what those kept

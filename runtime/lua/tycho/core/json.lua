@@ -1,5 +1,4 @@
---- JSON text: writing with the keys in a wanted order, reading through lua-cjson, which is
--- loaded when it is first needed.
+--- JSON text: written with keys in a given order, read by lua-cjson, which is loaded on first use.
 --
 --     json.text{ "constant", json.object{ { "value", 1 } } }       --> '["constant", {"value": 1}]'
 --     json.parse('["one", {}]')                                     --> { "one", {} }
@@ -128,8 +127,8 @@ end
 --- Returns JSON text as tables.
 -- @string text
 -- @string func for errors
--- @return the value; E(format) for other text, E(unsupported) without lua-cjson, E(memory) where
--- there was none to load it
+-- @return the value; E(format) for other text, E(unsupported) without lua-cjson, E(memory) if
+-- there is no memory to load it
 function json.parse(text, func)
   local found, cjson = attempt(require, "cjson")
   local why = not found and tostring(cjson) or ""

@@ -1,8 +1,9 @@
---- Lists that are handed to users. Reading entry 0 or -1 is an error instead of nil, as scripts of
+--- Lists that the library returns to users. Reading entry 0 or -1 is an error instead of nil, since
 -- other languages count from 0 or from the end. `print` shows them, and `==` compares two of them
 -- entry by entry.
 --
--- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
+-- In all other respects they are plain lists; `getmetatable` returns false, which
+-- `values.is_plain` accepts.
 --
 -- @module tycho.core.list
 
@@ -39,7 +40,7 @@ function List.__eq(a, b)
 end
 
 
---- Lets a list refuse entries below 1.
+--- Makes reading an entry below 1 of a list an error.
 -- @tparam table list a plain one
 -- @treturn table the list
 return function(list)

@@ -1,7 +1,7 @@
---- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink`
--- is set. TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in
--- "\r" is overwritten by the next one of that kind where standard error is a terminal, and is
--- a line like others elsewhere; "\r" alone erases it.
+--- The log: `ty.log:debug`, `info`, `warning` and `error`; written to standard error unless
+-- `ty.log.sink` is set. TYCHO_LOG sets the level at the start; "off" writes nothing. On a terminal
+-- a text that ends in "\r" is overwritten by the next such text, and "\r" alone erases it;
+-- elsewhere it is a line like others.
 --
 --     ty.log.level = "warning"
 --     ty.log.sink = function(level, text) ... end
@@ -16,10 +16,10 @@ local asked = os.getenv("TYCHO_LOG")
 local log = { level = RANK[asked or ""] and asked or "info" }
 
 
-local terminal                           -- whether standard error is one; nil: not asked yet
+local terminal                           -- whether standard error is a terminal; nil: not known yet
 local unfinished = false                      -- whether the last line waits to be overwritten
 
---- Returns whether a text that ends in "\r" is overwritten by the next one, or a sink decides.
+--- Returns whether a text that ends in "\r" may be overwritten: on a terminal, or if a sink is set.
 function log.overwrites()
   if terminal == nil then
     terminal = require("tycho.core.ffi").is_terminal(2)

@@ -1,10 +1,10 @@
--- Raises where this is not LuaJIT 2.1 with its FFI. The first thing that a name which users require
--- does, since other files do not even compile under PUC Lua 5.1.
+-- Raises an error unless this is LuaJIT 2.1 with its FFI. Every module that users require loads
+-- this file first, since other files do not even compile under PUC Lua 5.1.
 
 local OLDEST = 20100                                     -- jit.version_num
 
 local function refuse(what)
-  package.loaded["tycho.core.luajit"] = nil              -- the next name says the same
+  package.loaded["tycho.core.luajit"] = nil              -- so that the next require raises again
   error(("Tycho needs LuaJIT 2.1 with its FFI, and this is %s: run the script with build/tycho or "
     .. "with luajit"):format(what), 0)
 end

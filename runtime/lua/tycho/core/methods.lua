@@ -1,14 +1,14 @@
---- Methods that are called with a dot where a colon belongs: they say so, instead of failing
--- somewhere inside.
+--- Guards of methods: a call with a dot instead of a colon raises an error that says so, instead of
+-- one from somewhere inside.
 --
 --     methods.guard(Module)       -- Module's own methods and those of its bases
 --     mod.fit{ num_epoch = 1 }    -- E(type): Module:fit: methods take a colon ...
 --
--- A class may have `argument_checks`: by a method's name, a function that gets the object and the
--- arguments before the method does, and raises what is wrong with them.
+-- A class may have `argument_checks`: method name -> function that is called before the method with
+-- the object and the arguments, and raises an error if they are wrong.
 --
--- A method is a function whose first parameter is `self`, or `_` where it needs none. Names that
--- begin with `_`, and `init`, are left alone.
+-- A method is a function whose first parameter is `self`, or `_` if it does not use it. Names that
+-- begin with `_`, and `init`, are not guarded.
 --
 -- @module tycho.core.methods
 
@@ -29,7 +29,7 @@ function methods.inner(f)
 end
 
 
--- Returns whether an object's class has taken over a method of another class.
+-- Returns whether an object's class has a method of another class under the same name.
 local function has_method(object, name, f)
   local class = type(object) == "table" and getmetatable(object)
   return Class.is_class(class) and class[name] == f

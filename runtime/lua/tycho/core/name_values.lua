@@ -1,7 +1,8 @@
---- Lists of names and values that `print` shows: `{{"accuracy", 0.93}}` as "accuracy = 0.93"; a
--- name gives its value: `m:score(it, "acc").accuracy`.
+--- Lists of names and values: `print` shows `{{"accuracy", 0.93}}` as "accuracy = 0.93", and a name
+-- as key returns its value: `m:score(it, "acc").accuracy`.
 --
--- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
+-- In all other respects they are plain lists; `getmetatable` returns false, which
+-- `values.is_plain` accepts.
 --
 -- @module tycho.core.name_values
 
@@ -34,7 +35,7 @@ function NameValues.__tostring(list)
 end
 
 
---- Lets `print` show a list whose entries end in a name and a value.
+--- Makes `print` show a list whose entries end in a name and a value.
 -- @tparam table list
 -- @treturn table the list
 return function(list)

@@ -1,10 +1,9 @@
---- Names that a table of functions and classes does not have (not for users): an error with the
--- names that may have been meant.
+--- Namespaces in which an unknown name is an error that suggests others (not for users).
 --
 --     return namespace.close(metrics, "metric", "metric")
 --     ty.metric.acuracy                 --> metric: unknown metric 'acuracy'; did you mean ...
 --
--- Code that asks whether a name is there uses `rawget`.
+-- Code that tests whether a name exists uses `rawget`.
 --
 -- @module tycho.core.namespace
 
@@ -15,7 +14,7 @@ local Error = require "tycho.core.error"
 local namespace = {}
 
 
--- Returns the public names of t, and those that a function lists for a key.
+-- Returns the public names of t, and further ones that the function `more` returns for a key.
 local function list_names(t, more, key)
   local list = more and more(key) or {}
   for name in pairs(t) do
@@ -28,12 +27,12 @@ end
 
 
 --- Handles a name that a namespace's `__index` does not find: raises E(`name`), or returns nil for
--- names that begin with two underscores, which are Lua's, and for keys that are not text.
--- @string func what errors call the namespace: "sym.linalg"
+-- names that begin with two underscores, which are Lua's, and for keys that are no text.
+-- @string func name of the namespace in errors: "sym.linalg"
 -- @string what "operator", "class" ...
--- @tparam table t whose keys are accepted
--- @func[opt] more names that are accepted too, of the key: a new list
--- @treturn function of the key
+-- @tparam table t its keys are the accepted names
+-- @func[opt] more key -> new list of further accepted names
+-- @treturn function to be called with the key
 function namespace.missing(func, what, t, more)
   return function(key)
     if type(key) ~= "string" or key:sub(1, 2) == "__" then
@@ -57,9 +56,9 @@ function namespace.close(t, func, what)
 end
 
 
---- Returns the key that a user's class is registered by: a name in lower case.
--- @param kind anything; E(`type`) unless it is a class that extends `base`
--- @param[opt] name the class's own otherwise; E(`type`) unless it is text
+--- Returns the key under which a user's class is registered: its name in lower case.
+-- @param kind E(`type`) unless it is a class that extends `base`
+-- @param[opt] name the class's name by default; E(`type`) unless it is text
 -- @tparam table base
 -- @string func for errors
 -- @treturn string
@@ -80,9 +79,9 @@ function namespace.class_key(kind, name, base, func)
 end
 
 
---- Returns a namespace whose members are all refused: E(`unsupported`).
--- @string func
--- @string text why
+--- Returns a namespace in which reading any name raises E(`unsupported`).
+-- @string func name of the namespace in errors
+-- @string text the reason
 function namespace.refused(func, text)
   return setmetatable({}, { __index = function(_, key)
     if type(key) == "string" and key:sub(1, 2) ~= "__" then

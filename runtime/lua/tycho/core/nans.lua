@@ -1,7 +1,8 @@
---- NaNs as plain numbers.
+--- Replacement of NaNs that LuaJIT would not read as numbers.
 --
--- LuaJIT keeps its values in the bits of NaNs: a float with chosen bits may be read as
--- nil, or as a pointer. What gives floats of arrays, files and records to Lua goes over them first.
+-- LuaJIT stores other types in the bits of NaNs: a float with certain bits may be read as
+-- nil, or as a pointer. Code that passes floats of arrays, files and records to Lua checks them
+-- here first.
 --
 -- @module tycho.core.nans
 
@@ -16,8 +17,8 @@ local words = ffi.typeof("int32_t *")
 local nans = {}
 
 
--- Returns the position, from 0, of the first NaN whose bits are not those of the usual one; nil if
--- there is none. Either sign is usual: processors differ in the NaN that they make.
+-- Returns the position, from 0, of the first NaN that differs from the default quiet NaN of either
+-- sign (processors make both); nil if there is none.
 local function find32(p, n)
   for i = 0, n - 1 do
     if band(p[i], 0x7fffffff) > 0x7f800000 and band(p[i], 0x7fffffff) ~= 0x7fc00000 then
@@ -39,7 +40,7 @@ end
 
 --- Returns whether some of n elements are NaNs that Lua must not read.
 -- @param p pointer to the elements, little-endian
--- @int dtype code; what is neither float32 nor float64 has no such elements
+-- @int dtype code; only float32 and float64 have such elements
 -- @int n
 function nans.marked(p, dtype, n)
   p = ffi.cast(words, p)
@@ -50,7 +51,7 @@ function nans.marked(p, dtype, n)
 end
 
 
---- Makes all NaNs of n elements plain ones, in place; the parameters are those of `marked`.
+--- Replaces all NaNs among n elements by the default one, in place; parameters as for `marked`.
 function nans.mend(p, dtype, n)
   p = ffi.cast(words, p)
   if dtype == F32 then

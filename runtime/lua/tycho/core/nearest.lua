@@ -1,5 +1,5 @@
---- Which of several names a word may have meant (not for users): what `Error.nearest` does, loaded
--- with the first unknown name.
+--- Names that are near to a word (not for users): the body of `Error.nearest`, loaded with the
+-- first unknown name.
 --
 -- @module tycho.core.nearest
 
@@ -32,9 +32,9 @@ local function distance(a, b)
 end
 
 
--- Returns the distance of a word that is a part of a name, infinite if it is none. A part of a
--- name, as "type" of "pool_type", is nearer than one wrong letter; the last part after a point, as
--- "Module" of "mod.Module", nearer than a difference in case.
+-- Returns the distance of a word to a name that contains it as a part, else infinity. A part, as
+-- "type" of "pool_type", is nearer than one wrong letter; the last part after a dot, as
+-- "Module" of "mod.Module", is nearer than a difference in case.
 local function of_parts(word, name)
   if name:sub(-#word - 1) == "." .. word then
     return 0.05 + #name / 1000

@@ -1,7 +1,6 @@
---- Values in lists, which may be in lists themselves, as a flat list and a text that says how they
--- were nested: their structure.
+--- Nested lists of values as a flat list and a text that describes the nesting: the structure.
 --
--- In a structure "." stands for a value, "_" for none, "(" and ")" for the ends of a list:
+-- In a structure "." is a value, "_" an absent one, "(" and ")" are the ends of a list:
 -- `f(x, { h, c })` has ".(..)".
 --
 -- @module tycho.core.nested
@@ -12,7 +11,7 @@ local values = require "tycho.core.values"
 local nested = {}
 
 
--- Appends what is in v to `flat` and its structure to `texts`.
+-- Appends the values in v to `flat` and their structure to `texts`.
 local function append(v, flat, texts, mark_of, fail)
   local mark = mark_of(v)
   if mark == "." then
@@ -35,9 +34,9 @@ end
 --- Returns the single values among values in order, and the structure of the values.
 -- @int n number of values
 -- @tparam table list the values
--- @func mark_of value -> "." if it is a single value, "_" if it is none, "(" if it is an object
---   that serves as a list, else nil
--- @func fail called with a value that is none of these and no list; raises an error
+-- @func mark_of value -> "." for a single value, "_" for an absent one, "(" for an object
+--   that is used as a list, else nil
+-- @func fail called with any other value that is not a list; raises an error
 -- @treturn table
 -- @treturn string structure
 function nested.flatten(n, list, mark_of, fail)
@@ -79,14 +78,14 @@ end
 -- @string structure
 -- @func[opt] finish called with each list in the result; returns the list
 -- @treturn table the values
--- @treturn int how many there are
+-- @treturn int the number of values
 function nested.regroup(flat, structure, finish)
   local list, n = regroup_list(flat, structure, 0, 1, finish)
   return list, n
 end
 
 
---- Returns the values of a structure, with as many results; lists in them count from 1.
+--- Returns the values of a structure as separate results; lists in them count from 1.
 -- @tparam table flat
 -- @string structure
 function nested.results(flat, structure)
@@ -95,7 +94,7 @@ function nested.results(flat, structure)
 end
 
 
---- Returns the arguments of a body that one value gives: the entries of a list, or the value.
+--- Returns the arguments for a loop body's parameter: the entries of a list, or the value alone.
 -- @tparam table flat
 -- @string structure
 function nested.arguments(flat, structure)

@@ -1,8 +1,8 @@
 --- Runs a function with the JIT compiler off.
 --
--- Binding many buckets calls the same few hundred functions some dozen times each: often enough to
--- be compiled, too rarely to gain by it (22 ms instead of 27 for sixty buckets). Traces that are
--- compiled already are used meanwhile.
+-- Binding many buckets calls the same few hundred functions some dozen times each: often enough for
+-- LuaJIT to compile them, but too rarely to pay (22 ms instead of 27 for sixty buckets). Existing
+-- traces are still used.
 --
 -- @module tycho.core.nojit
 
@@ -15,7 +15,7 @@ local function finish(ok, ...)
 end
 
 
---- Calls a function without compiling it; compilation is on again after it, also after an error.
+--- Calls a function with the JIT compiler off, and turns it on afterwards, also after an error.
 -- @tparam function f
 -- @param ... its arguments
 -- @return its results

@@ -1,12 +1,12 @@
---- Growing lists of integers in C memory: no limit but memory, and nothing for
--- the collector to walk through.
+--- Growing lists of integers in C memory, limited by memory only and not traversed by the
+-- collector.
 --
 -- @module tycho.core.numbers
 
 local ffi = require "ffi"
 local Class = require "tycho.core.class"
 
---- A list of int32. Fields: n (how many), p (FFI array, from 0; another one after `add`).
+--- A list of int32. Fields: n (their number), p (FFI array, from 0; `add` may replace it).
 -- @type Numbers
 local Numbers = Class:extend("Numbers")
 

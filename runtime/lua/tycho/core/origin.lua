@@ -1,16 +1,16 @@
---- Where a function was called, also when the call was a tail call.
+--- The source line from which a function was called, also for tail calls.
 --
--- `return ty.sym.FullyConnected{...}` leaves no trace of its line: LuaJIT drops the caller's frame
+-- `return ty.sym.FullyConnected{...}` is a tail call: LuaJIT drops the caller's frame
 -- before the callee runs. But the function is looked up in that frame first, through the
--- namespace's `__index`. So each lookup notes the frame's source location and function; a call that
--- comes from another function than its lookup was a tail call, and the noted location is its own.
+-- namespace's `__index`. So each lookup notes the frame's source location and function; if a call
+-- comes from another function than its lookup, it was a tail call at the noted location.
 --
 --     local f = origin.wrap(inner)  -- f(...) is inner(...), and Error.caller() knows the location
 --                                   meanwhile
 --     origin.note(f)                -- in __index, when f is handed out
 --
--- Of calls that are none, the wrapper knows the location as well. An inner function that runs
--- nothing of the user's may ask it instead of walking up the stack: `origin.take() or
+-- The wrapper knows the location of other calls as well. An inner function that does not run
+-- functions of the user may ask it instead of walking up the stack: `origin.take() or
 -- Error.caller()`.
 --
 -- @module tycho.core.origin
@@ -27,10 +27,10 @@ local KEPT = 8                           -- lookups of one function that wait fo
 -- Function -> list of {from, file, line} or {from, location}, the latest last. The first `n` wait
 -- for their calls; the tables after them are reused.
 local notes = setmetatable({}, { __mode = "k" })
-local line                               -- of the call under way, in the file Error.here
+local line                               -- of the running call, in the file Error.here
 
--- A lookup may stay without a call: it does not keep the function that made it, nor what that one
--- keeps. A function that is gone by the time of the call made a tail call.
+-- Weak, since a lookup that is never called must not keep the function that made it. If that
+-- function has been collected when the call comes, the call was a tail call.
 local ENTRY = { __mode = "v" }
 
 
@@ -48,7 +48,7 @@ local function add(list, from, file, at, location)
 end
 
 
--- Records a lookup that a function of the library or of C makes for the user's code.
+-- Records a lookup that a library or C function makes for the user's code.
 local function note_caller(list)
   local location, level = Error.caller(3)
   if level then

@@ -1,8 +1,7 @@
---- A trace of the profiler as Perfetto's own format, which is Protocol Buffers (part of
--- `ty.profiler`).
+--- Traces of the profiler in Perfetto's own format, Protocol Buffers (part of `ty.profiler`).
 --
--- Every device is a process, every thread of it a track. Overlapping tasks and counters have tracks
--- of their own.
+-- Every device is a process, every thread of it a track. Overlapping tasks and counters have
+-- separate tracks.
 --
 -- Source of the field numbers: perfetto/protos/perfetto/trace/{trace_packet,
 -- track_event/track_event, track_event/track_descriptor, track_event/debug_annotation}.proto.
@@ -21,7 +20,7 @@ local perfetto = {}
 local SEQUENCE = 1                       -- all packets are of one writer
 local STATE_CLEARED = 1                  -- TracePacket.SequenceFlags
 local TYPES = { B = 1, b = 1, E = 2, e = 2, i = 3, C = 4 }   -- TrackEvent.Type
-local FIRST_PID = 1                      -- Perfetto takes process 0 for the idle one
+local FIRST_PID = 1                      -- for Perfetto process 0 is the idle process
 
 local Trace = {}
 Trace.__index = Trace
@@ -40,7 +39,7 @@ function Trace:packet(fill)
 end
 
 
--- Returns the number of the track of a key; `fill` describes it when it is first needed.
+-- Returns the number of the track of a key; `fill` writes its description on first use.
 function Trace:track(key, fill)
   local uuid = self.tracks[key]
   if not uuid then
@@ -141,7 +140,7 @@ local function is_event(e)
 end
 
 
--- Returns the events of a trace that the profiler wrote: one in a line.
+-- Returns the events of a trace that the profiler wrote, one event per line.
 local function read_events(path, func)
   local list, first = {}, true
   for line in files.lines(path, func) do
@@ -163,7 +162,7 @@ local function read_events(path, func)
 end
 
 
---- Writes a trace of the profiler as Perfetto's format.
+--- Writes a trace of the profiler in Perfetto's format.
 -- @string from the file that `profiler.dump` wrote
 -- @string path
 -- @string func for errors; E(io), E(format)

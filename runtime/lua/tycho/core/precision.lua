@@ -1,13 +1,14 @@
---- How exactly products and convolutions of float32 are taken.
+--- The precision of float32 products and convolutions.
 --
 --     ty.precision("medium"):with(function() mod:bind{...} end)
 --
--- "highest": in float32. "high": as sums of two bfloat16 where that is faster, else in float32.
--- "medium": operands are rounded to bfloat16, sums are float32, where the processor multiplies
--- bfloat16 (AVX512-BF16); else in float32. On GPUs "high" and "medium" allow TF32, whose operands
--- have eleven bits. An executor keeps what holds when it is bound: its option `precision`, else the
--- innermost scope, else its context's `set_precision`, else TYCHO_PRECISION. Calls on arrays follow
--- scope and environment; gradients of recorded ones those of their `backward`.
+-- "highest": in float32. "high": in float32; sums of two bfloat16 are allowed, but so far no
+-- processor is faster with them. "medium": operands are rounded to bfloat16, sums are float32, if
+-- the processor multiplies bfloat16 (AVX512-BF16; BFDOT on aarch64); else in float32. On GPUs
+-- "high" and "medium" allow TF32, whose operands have 11 bits. An executor keeps the precision at
+-- its binding: its option `precision`, else the innermost scope, else its context's
+-- `set_precision`, else TYCHO_PRECISION. Calls on arrays follow scope and environment, gradients of
+-- recorded calls those at the call of `backward`.
 --
 -- @module tycho.precision
 

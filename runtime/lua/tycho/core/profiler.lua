@@ -1,5 +1,4 @@
---- What takes how long: a Chrome trace of the engine's work, a table of
--- sums, and events of one's own.
+--- The profiler: a Chrome trace of the engine's work, a table of sums, and the script's own events.
 --
 --     ty.profiler.set_config{filename = "run.json", aggregate_stats = true}
 --     ty.profiler.set_state("run")
@@ -9,10 +8,10 @@
 --     print(ty.profiler.dumps())
 --     ty.profiler.dump()                    -- open run.json in chrome://tracing or ui.perfetto.dev
 --
--- In the trace every device has a lane ("cpu/0"); an operator carries its node, its kernel and the
--- bytes of its operands. Element-wise operators that run as one are one entry
--- ("_plus_scalar+relu"). What is in a GPU's lane is its work, by events around it, on the host's
--- clock. `TYCHO_PROFILE=1` records from the start and writes profile.json at exit.
+-- In the trace every device has a lane ("cpu/0"); an operator's entry has its node, its kernel and
+-- the bytes of its operands. Element-wise operators that run as one are one entry
+-- ("_plus_scalar+relu"). Times of a GPU are measured by events around its work and converted to the
+-- host's clock. `TYCHO_PROFILE=1` records from the start and writes profile.json at exit.
 -- While the profiler is off it costs one branch per task.
 --
 -- @module tycho.profiler
@@ -64,12 +63,13 @@ local CONFIG = args.form("profiler.set_config", {
   { "aggregate_stats", "boolean", false }, { "profile_process", { "worker", "server" }, "worker" },
 })
 
---- Sets what is recorded and where it goes. An ordinary file of that name is removed.
+--- Sets what is recorded, and the file of the trace. An existing regular file of that name is
+-- removed.
 -- @tparam table options filename ("profile.json"), profile_symbolic (operators of executors),
 --   profile_imperative (functions of `ty.nd`, copies), profile_memory (bytes in use per device),
 --   profile_api (forward, backward and waits, as the caller sees them), profile_all (all of these),
 --   continuous_dump (the file grows while the profiler runs, so that memory does not), dump_period
---   (seconds between two writings), aggregate_stats (`dumps` is allowed)
+--   (seconds between two writes), aggregate_stats (collects the sums for `dumps`)
 function profiler.set_config(...)
   local a, func = CONFIG(...), "profiler.set_config"
   if a.filename == "" then
@@ -121,7 +121,7 @@ function profiler.pause()
 end
 
 
---- Goes on after `pause`.
+--- Continues recording after `pause`.
 function profiler.resume()
   paused = false
   profiler._apply()
@@ -133,7 +133,7 @@ end
 local DUMP = args.form("profiler.dump",
   { { "finished", "boolean", true }, { "profile_process", { "worker", "server" }, "worker" } })
 
---- Waits for all devices and writes the trace. Nothing is written when nothing was recorded.
+--- Waits for all devices and writes the trace. If no event was recorded, no file is written.
 -- @bool[opt=true] finished stops the profiler as well
 function profiler.dump(...)
   local a = DUMP(...)
@@ -148,11 +148,11 @@ end
 local PERFETTO = args.form("profiler.save_perfetto",
   { { "path", "path" }, { "trace", "path?" } })
 
---- Writes a trace that `dump` has written once more, in Perfetto's own format, which is smaller.
+--- Converts a trace that `dump` has written to Perfetto's own format, which is smaller.
 -- `ui.perfetto.dev` opens both.
--- @string path "run.pftrace"
--- @string[opt] trace the file that was dumped; the one that `set_config` named
--- @raise E(io): there is none; E(format): it is not a trace
+-- @string path of the new file, such as "run.pftrace"
+-- @string[opt] trace path of the dumped file; by default that of `set_config`
+-- @raise E(io): it cannot be read; E(format): it is not a trace
 function profiler.save_perfetto(...)
   local a = PERFETTO(...)
   perfetto.convert(a.trace or trace_file, a.path, "profiler.save_perfetto")
@@ -164,12 +164,13 @@ local DUMPS = args.form("profiler.dumps", {
     { "total", "avg", "min", "max", "count" }, "total" }, { "ascending", "boolean", false },
 })
 
---- Returns the sums as text: per operator how often it ran, and its total, shortest, longest and
--- average time in milliseconds; per counter how often it changed and its smallest, largest and
+--- Returns the sums as text: per operator the number of runs, and the total, shortest, longest and
+-- average time in milliseconds; per counter the number of changes and the smallest, largest and
 -- average value (memory in kilobytes).
--- @tparam[opt] table options reset (start afresh afterwards), format ("table" or "json"), sort_by
---   ("total", "avg", "min", "max", "count"), ascending
--- @treturn string E(state) without `aggregate_stats`
+-- @tparam[opt] table options reset (sets the sums to 0 afterwards), format ("table" or "json"),
+--   sort_by ("total", "avg", "min", "max", "count"), ascending
+-- @treturn string
+-- @raise E(state) without `aggregate_stats`
 function profiler.dumps(...)
   local a, func = DUMPS(...), "profiler.dumps"
   if not aggregate then
@@ -189,9 +190,9 @@ end
 local KINDS = { [C.TY_PROFILE_SPAN] = "span", [C.TY_PROFILE_TASK] = "task",
   [C.TY_PROFILE_COUNTER] = "counter", [C.TY_PROFILE_MARK] = "mark" }
 
---- Returns the sums themselves: a list of `{kind, category, name, node, kernel, count, total, min,
+--- Returns the sums as data: a list of `{kind, category, name, node, kernel, count, total, min,
 -- max}`, one for each operator, node and kernel. Kinds "span" and "task": times in nanoseconds;
--- "counter": values; "mark": only `count` says something.
+-- "counter": values; "mark": only `count` is meaningful.
 function profiler.sums()
   local s, list, i = ffi.new("ty_profile_sum"), {}, 0
   while C.ty_profile_sums(i, s) == 0 do
@@ -207,7 +208,7 @@ function profiler.sums()
 end
 
 
--- Events of one's own -----------------------------------------------------------------------------
+-- Events of scripts -------------------------------------------------------------------------------
 
 --- A name that groups tasks, frames, counters and marks: their category in the trace.
 -- @string name
@@ -258,7 +259,7 @@ local function timed_class(kind, native_kind, has_domain)
 end
 
 
---- Something with a beginning and an end: `task:start()`, `task:stop()`. Tasks may overlap.
+--- A span of time, from `task:start()` to `task:stop()`. Tasks may overlap.
 -- @tparam Domain domain
 -- @string name
 profiler.Task = timed_class("Task", C.TY_PROFILE_TASK, true)

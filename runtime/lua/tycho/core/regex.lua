@@ -1,13 +1,13 @@
---- Regular expressions of names (not for users): alternatives `a|b`, groups, classes `[a-z]` and
--- `[^0-9]`, `\d \w \s` and their opposites, `.`, the anchors `^ $ \b`, what follows or does not,
--- `(?=a)` and `(?!a)`, repetition `* + ? {m,n}`.
+--- Regular expressions for names (not for users): alternatives `a|b`, groups, classes `[a-z]` and
+-- `[^0-9]`, `\d \w \s` and their opposites, `.`, the anchors `^ $ \b`, lookahead `(?=a)` and
+-- `(?!a)`, repetition `* + ? {m,n}`.
 --
 --     local fits = regex.matcher([[fc\d+_(weight|bias)]], "monitor.Monitor", "pattern")
 --     fits("fc12_bias")                     --> true: a match begins at the start and may end early
 --
--- A pattern becomes a program for a machine that is in a set of places at once: matching takes time
--- in proportion to the text, once more from each place that looks ahead. What is not in the list,
--- Lua's own classes too, is E(value).
+-- A pattern becomes a program of a machine that is in a set of states at once (Thompson's method):
+-- matching takes time in proportion to the text, and again for each position at which a lookahead
+-- is tested. Other syntax, Lua's `%` classes too, is E(value).
 --
 -- @module tycho.core.regex
 
@@ -218,7 +218,7 @@ function Parser:class()
 end
 
 
--- Reads what comes after "(?=" or "(?!". Returns a piece that takes no text.
+-- Reads the pattern after "(?=" or "(?!". Returns an emitter that consumes no text.
 function Parser:look(wanted)
   local program = {}
   if not self:alternatives()(program) then
@@ -272,7 +272,8 @@ end
 
 local QUANTIFIERS = { ["*"] = { 0 }, ["+"] = { 1 }, ["?"] = { 0, 1 } }
 
--- Returns how often what was read may occur: least, most; nothing where it occurs once.
+-- Reads a quantifier. Returns the smallest and largest number of repetitions; nothing if there is
+-- no quantifier.
 function Parser:quantifier()
   local sign = self:take("[*+?]")
   if sign then
@@ -332,8 +333,8 @@ end
 
 -- The machine -------------------------------------------------------------------------------------
 
--- Adds to a list the places of sets that are reached from `at` without reading; true at the
--- program's end.
+-- Adds to a list the instructions with a set that are reached from `at` without reading. Returns
+-- true if the end of the program is reached.
 local function reach(program, list, seen, at, text, i)
   local stack = { at }
   while stack[1] do
@@ -376,7 +377,7 @@ end
 
 
 --- Returns a function that says whether a text fits a pattern from its start.
--- @tparam string|function pattern a function is handed back
+-- @tparam string|function pattern a function is returned as it is
 -- @string func the public function that takes it, for errors
 -- @string argument its parameter
 -- @treturn function text -> boolean

@@ -1,4 +1,4 @@
---- What this build and this machine can do.
+--- Features of this build and this machine.
 --
 --     for _, f in ipairs(ty.runtime.Features()) do print(f.name, f.enabled) end
 --     ty.runtime.is_enabled("CUDA")
@@ -37,7 +37,7 @@ local function has_word(row, word)
 end
 
 
--- name (the reference's where it has the thing) -> how it is read off the rows
+-- name (the reference's, if it has the feature) -> function that tests it in the rows
 local FEATURES = {
   BLAS_OPEN    = function(r) return there(r.BLAS) and r.BLAS:find("OpenBLAS", 1, true) ~= nil end,
   CPU_AVX      = function(r) return has_word(r.features, "avx") end,
@@ -60,7 +60,7 @@ local FEATURES = {
 }
 
 
--- Features of the reference that no build of ours has, or that it does not ask for.
+-- Features of the reference that no build of Tycho has, or that are not tested.
 local ABSENT = {}
 for name in ("BLAS_APPLE BLAS_ATLAS BLAS_MKL CAFFE CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4A CPU_SSE4_1 \z
     CUDA_RTC CXX14 DEBUG F16C JEMALLOC OPENCV SIGNAL_HANDLER SSE TCMALLOC TENSORRT \z
@@ -84,7 +84,7 @@ function runtime.Features()
 end
 
 
---- Returns whether a feature is available; false also for those that only the reference has.
+--- Returns whether a feature is available; false for features that only the reference has.
 -- @string name
 function runtime.is_enabled(name)
   local key = type(name) == "string" and name:upper() or name

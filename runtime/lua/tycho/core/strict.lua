@@ -1,6 +1,6 @@
 --- Makes a typo an error: reading or writing an undeclared global.
 --
--- What exists when the function is called stays usable; later globals are declared
+-- Globals that exist when the function is called stay usable; later ones are declared
 -- with `rawset(_G, name, value)`.
 --
 --     require("tycho.core.strict")()

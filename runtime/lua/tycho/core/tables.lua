@@ -1,5 +1,4 @@
---- Small work on tables that several files need (not for users). Nothing here changes its
--- arguments.
+--- Small functions on tables (not for users). None changes its arguments.
 --
 -- @module tycho.core.tables
 
@@ -29,7 +28,7 @@ function tables.part(list, first, last)
 end
 
 
---- Returns the entries of a list, which has no names, in a new one.
+--- Returns a copy of a list without named keys.
 function tables.copied(list)
   return tables.part(list, 1, #list)
 end
@@ -55,8 +54,8 @@ function tables.same(a, b)
 end
 
 
---- Returns a table from each entry of a list to its position, from 1; an empty one for nil. Of
--- equal entries the last position counts.
+--- Returns a table from each entry of a list to its position, from 1; an empty one for nil. For
+-- equal entries it has the last position.
 function tables.positions(list)
   local index_of = {}
   for i, entry in ipairs(list or {}) do
@@ -66,7 +65,7 @@ function tables.positions(list)
 end
 
 
---- Returns the entries at the positions that another list names.
+--- Returns the entries of a list at the given positions.
 function tables.pick(list, positions)
   local picked = {}
   for i, position in ipairs(positions) do
@@ -86,8 +85,8 @@ function tables.ones(n)
 end
 
 
---- Returns the product of numbers. Shapes of up to four dimensions take no loop: LuaJIT does not
--- compile short ones inside of other functions.
+--- Returns the product of numbers. Up to four numbers are multiplied without a loop, since LuaJIT
+-- does not compile short loops inside of other functions.
 function tables.product(list)
   if list[5] == nil then
     return (list[1] or 1) * (list[2] or 1) * (list[3] or 1) * (list[4] or 1)

@@ -1,7 +1,7 @@
---- Types of parameters: what a value must be, and what it becomes.
+--- Types of parameters: checks and conversions of values.
 --
--- A type is `check(value) -> ok, converted, expected, code`, `takes(table)` (whether a plain table
--- is such a value; nil: never) and `text` for errors.
+-- A type has `check(value) -> ok, converted, expected, code`, `takes(table)` (whether a plain table
+-- is a value of the type; nil: never) and `text`, its description in errors.
 --
 -- @module tycho.core.types
 
@@ -97,8 +97,8 @@ end
 
 local classes = {}                                       -- by the name of their type
 
--- Returns the check of an object whose class is registered later with `types.class`, by a module of
--- a higher layer; until that is loaded there are no such objects.
+-- Returns the check of an object whose class a module of a higher layer registers with
+-- `types.class`; before that there are no such objects.
 local function make_object(name)
   return function(v)
     local class = classes[name]
@@ -210,7 +210,7 @@ local function named_type(text)
 end
 
 
---- Returns a type as a form declares it.
+--- Returns the type that a form's declaration names.
 -- @param kind names of types ("number|text"), a list of words, a class, a function that checks, or
 --   a type
 function types.resolve(kind)

@@ -1,4 +1,4 @@
---- Numbers for people: counts, bytes, durations.
+--- Readable text of counts, bytes, durations and rates.
 --
 -- @module tycho.core.units
 

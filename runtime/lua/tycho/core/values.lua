@@ -1,4 +1,4 @@
---- The constants that stand for Python's None, slice objects, new axes and the ellipsis.
+--- Constants for Python's None, new axes and the ellipsis; slice objects; tests of tables.
 --
 -- @module tycho.core.values
 
@@ -16,12 +16,12 @@ local function constant(name)
   })
 end
 
---- "None" where `nil` cannot stand: inside sequences, and where "none" differs
+--- "None" where `nil` is not possible: inside sequences, and for options for which "none" differs
 -- from "default". It is truthy.
 values.null = constant("null")
 --- An axis of length one in an index.
 values.newaxis = constant("newaxis")
---- All axes that an index does not mention.
+--- All axes that an index does not name.
 values.ellipsis = constant("ellipsis")
 
 
@@ -48,7 +48,7 @@ local function open(v)
 end
 
 
---- Returns an index for the elements from `start` (0-based) to before `stop`, every `step`-th; nil
+--- Returns an index for every `step`-th element from `start` (from 0) to the one before `stop`; nil
 -- or `ty.null`: open.
 function values.slice(start, stop, step)
   return Slice(open(start), open(stop), open(step))
@@ -64,7 +64,7 @@ function values.value(v)
 end
 
 
---- Returns how many arguments a call has; nil at the end is absent.
+--- Returns the number of a call's arguments, without nil at the end.
 function values.count(...)
   local n = select("#", ...)
   while n > 0 and (select(n, ...)) == nil do
@@ -74,8 +74,8 @@ function values.count(...)
 end
 
 
---- Returns whether x is a table without metatable, or with one that does not show itself: a list, a
--- dictionary or options, never an object.
+--- Returns whether x is a table without a metatable, or with one that is hidden (`getmetatable`
+-- returns false): a list, a dictionary or options, never an object.
 function values.is_plain(x)
   return type(x) == "table" and not getmetatable(x)
 end

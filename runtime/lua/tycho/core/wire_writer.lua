@@ -1,7 +1,7 @@
---- Protocol Buffers' wire format, written: fields and messages as parts of a file (not for users).
+--- A writer of Protocol Buffers' wire format (not for users).
 --
--- A message is a list of parts, texts and arrays; arrays are not copied: their bytes go from where
--- they are into the file.
+-- A message is a list of parts, which are texts and arrays. Arrays are not copied: their bytes are
+-- written to the file directly.
 --
 --     local m = writer.message()
 --     m:integer(1, 8)                                   -- field 1
@@ -108,7 +108,7 @@ function Message:doubles(field, list)
 end
 
 
---- Adds a field that is a message; m is complete, later changes of it are not seen.
+--- Adds a field that is a message. Later changes of m have no effect.
 function Message:message(field, m)
   add_head(self, field, BYTES)
   add(self, varint(m.bytes))
@@ -123,7 +123,7 @@ end
 -- message is written.
 -- @int field
 -- @tparam NDArray x
--- @int bytes of its elements
+-- @int bytes of its elements, together
 function Message:array(field, x, bytes)
   add_head(self, field, BYTES)
   add(self, varint(bytes))

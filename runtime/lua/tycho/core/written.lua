@@ -1,6 +1,6 @@
---- The text that a function has printed and returns as well (not for users).
+--- The text that a function has printed and also returns (not for users).
 --
--- The prompt, which shows results, does not show it a second time.
+-- The prompt, which shows results, then does not show it a second time.
 --
 -- @module tycho.core.written
 

@@ -36,7 +36,7 @@ local function wrapper(tensor, candidates)
 end
 
 
---- Returns the bound arrays, as the core has them.
+--- Returns the arrays that the core's executor is bound to.
 -- @param handle `ty_exec *`
 -- @tparam table names {arguments, auxiliary}
 -- @tparam ?function before (kind, name) -> list of arrays that may be the same
@@ -65,8 +65,8 @@ end
 
 -- Outputs -----------------------------------------------------------------------------------------
 
---- Returns the outputs. In a dry run they have shapes only, and null where a head is an
--- argument that was left out.
+--- Returns the outputs. In a dry run they have only shapes; a head that is an absent argument is
+-- null.
 -- @param handle `ty_exec *`
 -- @bool dry
 function arrays.outputs(handle, dry)
@@ -88,8 +88,8 @@ local function filled_rows(handle, i, func)
 end
 
 
---- Returns the outputs whose number of rows only a run knows (`contrib.boolean_mask`): position ->
--- the array with the most possible rows; nil if there are none.
+--- Returns the outputs whose number of rows is known only after a run (`contrib.boolean_mask`):
+-- position -> the array with the largest number of rows; nil if there are none.
 function arrays.dynamic_outputs(handle, outputs)
   local dynamic = {}
   for i = 1, #outputs do

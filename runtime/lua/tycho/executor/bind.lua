@@ -2,9 +2,9 @@
 --
 --     bind(sym, { ctx = ty.cpu(), args = {...} })
 --
--- gives what an Executor is made of: handle, snapshot (of the symbol), ctx, grad_req, group2ctx
--- (copies), names {arguments, auxiliary, outputs}, dry_run, and lists of arrays with `ty.null` for
--- none: args, grads (nil: bound without args_grad), auxs.
+-- returns the parts of an Executor: handle, snapshot (of the symbol), ctx, grad_req, group2ctx
+-- (copies), names {arguments, auxiliary, outputs}, dry_run, and lists of arrays, in which `ty.null`
+-- is no array: args, grads (nil: bound without args_grad), auxs.
 --
 -- @module tycho.executor.bind
 
@@ -70,8 +70,8 @@ local function put_wants(names, list, wants, at)
 end
 
 
--- Returns the graph of a symbol with its heads. If it contains operators written in Lua, they are
--- asked for the shapes that follow from the given arrays.
+-- Returns the graph of a symbol with its heads. Operators written in Lua infer their shapes from
+-- the given arrays.
 local function resolved(sym, names, list, auxs, func)
   local built = graph.of(sym, func)
   if not graph.is_custom(built) then
@@ -107,7 +107,7 @@ local function fail_missing(names, func)
 end
 
 
--- Returns what is given for arguments, gradients and auxiliary states, in order.
+-- Returns the given arguments, gradients and auxiliary states, in order.
 local function read_arrays(a, names, func)
   local arguments, needed = names.arguments, not a.dry_run
   check_misplaced(a, names)

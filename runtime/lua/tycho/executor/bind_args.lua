@@ -1,5 +1,5 @@
---- What `Symbol:bind` and `Symbol:simple_bind` read alike: lists and dictionaries by the names of
--- arguments, gradient requests, contexts, shapes.
+--- Arguments that `Symbol:bind` and `Symbol:simple_bind` have in common: lists and dictionaries by
+-- argument names, gradient requests, contexts, shapes.
 --
 -- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists
 -- of {name, value} go by name.
@@ -110,8 +110,8 @@ local function request_code(word, name, func)
 end
 
 
---- Returns request codes in argument order. Dictionary: what is missing is null. `ty.null`: all
--- null.
+--- Returns request codes in argument order. Names that a dictionary lacks are null; `ty.null` makes
+-- all null.
 -- @param given
 -- @tparam {string,...} names
 -- @string func for errors
@@ -159,7 +159,7 @@ local function group_devices(group2ctx, func)
   local groups = place_array(#names + 1)
   for i, group in ipairs(names) do
     groups[i - 1].device = check_context(group2ctx[group], group, "group2ctx", func)
-    groups[i - 1].group = group                          -- the caller's table keeps the text
+    groups[i - 1].group = group                          -- the caller's table keeps the text alive
   end
   return groups, #names
 end
@@ -169,7 +169,7 @@ end
 -- @tparam ?table dict
 -- @tparam table names {arguments, auxiliary}
 -- @string func for errors
--- @string[opt="argument"] what of what kind the names are
+-- @string[opt="argument"] what the kind of the names, for errors
 function bind_args.check_names(dict, names, func, what)
   local present, all = {}, {}
   for _, part in ipairs{ names.arguments, names.auxiliary } do
@@ -200,7 +200,7 @@ local function read_shape(name, shape, func)
 end
 
 
---- Returns shapes by name from a call: the named rest and the option `shapes`. A value that is no
+--- Returns shapes by name from a call: the named rest and the option `shapes`. A value other than a
 -- shape is E(type), an unknown name E(name).
 -- @tparam table named
 -- @tparam ?table shapes

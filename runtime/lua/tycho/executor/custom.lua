@@ -1,4 +1,4 @@
---- Running operators written in Lua (op/custom.lua) where an executor's run has stopped.
+--- Runs operators written in Lua (op/custom.lua) at which an executor's run has stopped.
 --
 -- @module tycho.executor.custom
 
@@ -14,7 +14,7 @@ local tables = require "tycho.core.tables"
 local C = native.C
 
 
--- Returns the object of a node in an executor, made when first needed.
+-- Returns the object of a node in an executor; makes it on first use.
 local function find_object(exe, name, dict, ins)
   local objects = rawget(exe, "_custom") or {}
   rawset(exe, "_custom", objects)
@@ -153,7 +153,8 @@ local function run(exe, event)
 end
 
 
---- Runs the operator that an executor's run has stopped at. Arrays that it makes are its own.
+--- Runs the operator at which an executor's run has stopped. Scopes do not free arrays that it
+-- makes.
 -- @param exe Executor
 -- @tparam cdata event `ty_event`
 return function(exe, event)

@@ -35,7 +35,7 @@ local counted_from_1 = require "tycho.core.list"
 local simple_bind = require "tycho.executor.simple_bind"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
-require "tycho.ndarray"                                  -- puts the class of arrays together
+require "tycho.ndarray"                                  -- completes the class of arrays
 
 local C, handle_of, null = native.C, handles.of, values.null
 
@@ -198,7 +198,7 @@ local function make_field(self, key)
 end
 
 
--- Returns the symbol as it was when bound; a copy, which few executors are asked for.
+-- Returns a copy of the symbol as it was when bound; made on demand, since few programs need it.
 local function restore_symbol(self)
   rawset(self, "_symbol", Symbol._restored(rawget(self, "_snapshot")))
   return rawget(self, "_symbol")
@@ -260,7 +260,7 @@ local COPY = args.form("Executor:copy_params_from", {
 })
 
 --- Copies parameters into the bound arrays, converted to their element
--- types. Missing names are fine.
+-- types. Names may be missing.
 -- @tparam table arg_params name -> array
 -- @tparam[opt] table aux_params name -> array
 -- @bool[opt=false] allow_extra_params names that the executor does not have
@@ -307,12 +307,12 @@ local function make_wants(shapes)
 end
 
 
---- Returns an executor for other shapes that shares memory with this one; the two are
--- not to run at the same time.
+--- Returns an executor for other shapes that shares memory with this one; the two must
+-- not run at the same time.
 --
--- Arrays that do not grow are views of the first elements of the old ones. A shape that was not
--- named must not change unless `partial_shaping`; an array must not grow unless `allow_up_sizing`
--- (it is then new, contents undefined).
+-- Arrays that do not grow are views of the first elements of the old ones. Shapes of other names
+-- must not change unless `partial_shaping` is set; an array must not grow unless `allow_up_sizing`
+-- is set (it is then new, with undefined contents).
 -- @tparam table options shapes by name (or in `shapes = {...}`), partial_shaping, allow_up_sizing
 -- @treturn Executor
 function Executor:reshape(...)
@@ -338,7 +338,7 @@ function Executor:reshape(...)
 end
 
 
--- Of symbols --------------------------------------------------------------------------------------
+-- Methods of symbols ------------------------------------------------------------------------------
 
 --- Returns an executor on given arrays; see `ty.executor`.
 function Symbol:bind(...)

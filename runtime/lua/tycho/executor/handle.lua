@@ -1,4 +1,4 @@
---- Handles of the core's executors: making them, asking for them, and what failed calls say.
+--- Handles of the core's executors: creation, access, and errors of failed calls.
 --
 -- @module tycho.executor.handle
 
@@ -16,7 +16,7 @@ local handle = {}
 local exec_out = ffi.typeof("ty_exec *[1]")
 
 
---- Raises that an executor was freed.
+--- Raises E(state) for an executor that was freed.
 -- @string func for errors
 function handle.fail_freed(func)
   Error.raise{ code = "state", func = func, message = "the executor was freed" }
@@ -41,8 +41,8 @@ function handle.of(exe, func)
 end
 
 
--- Returns whether a function that a run waits for is still running. A coroutine that it has yielded
--- from may never be resumed; its run is over then.
+-- Returns whether a function that a run waits for is still running. If it has yielded from its
+-- coroutine, it may never be resumed, so its run counts as ended.
 local function at_work(thread)
   local status = thread == "main" and "normal" or coroutine.status(thread)
   return status == "running" or status == "normal"
@@ -87,14 +87,14 @@ local function fail(code, func, sym, given, prefix)
 end
 
 
---- Returns a new handle; if the core runs out of memory, it is asked once more after collecting.
--- Errors state where the shapes of the failed node's inputs come from, and for a refused memory
--- budget the smallest possible one as a number.
--- @tparam function try `try(out) -> code` asks the core
+--- Returns a new handle; if the core runs out of memory, garbage is collected and the call
+-- repeated. Errors state where the shapes of the failed node's inputs come from, and for a memory
+-- budget that is too small the smallest possible one as a number.
+-- @tparam function try `try(out) -> code` calls the core
 -- @string func for errors
 -- @param sym the symbol
 -- @tparam table given set of the names that were given
--- @string[opt] prefix put before the message
+-- @string[opt] prefix of the message
 function handle.make(try, func, sym, given, prefix)
   local out = exec_out()
   local code = try(out)

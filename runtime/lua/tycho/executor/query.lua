@@ -1,4 +1,4 @@
---- What executors say of themselves: graph, program, memory, times, text.
+--- Information about executors: graph, program, memory, times, text.
 --
 -- The functions are methods of Executor (executor/executor.lua).
 --
@@ -30,7 +30,7 @@ function Executor:debug_str()
 end
 
 
---- Returns the instructions the graph was compiled to: kernels, reasons, offsets, shapes.
+--- Returns the instructions of the compiled graph as text: kernels, reasons, offsets, shapes.
 function Executor:program()
   return read_text(self, C.ty_exec_program, "Executor:program")
 end
@@ -93,7 +93,7 @@ local function device_bytes(self, list)
 end
 
 
--- `values` and `devices` cost a walk over the plan, so they are made when asked for.
+-- `values` and `devices` need a pass over the plan, so they are computed on access.
 local Memory, planner = {}, setmetatable({}, { __mode = "k" })
 
 function Memory.__index(m, key)
@@ -116,9 +116,9 @@ function Memory.__tostring(m)
 end
 
 
---- Returns what the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads,
--- aux, outputs, pool (of all that share it), devices (planned bytes by device), values
--- (each value's offset and lifetime).
+--- Returns the memory of the executor, in bytes: planned, lower_bound, ratio (planned /
+-- lower_bound), unshared, args, grads, aux, outputs, pool (of all executors that share it), devices
+-- (planned bytes by device), values (each value's offset and lifetime).
 function Executor:memory()
   local m = ffi.new("ty_memory")
   check(C.ty_exec_memory(handle_of(self, "Executor:memory"), m), "Executor:memory")

@@ -1,7 +1,7 @@
---- Running executors: forward, backward, and what happens between the parts of a run.
+--- Running executors: forward, backward, and events between the parts of a run.
 --
--- A run that meets a monitored value or an operator written in Lua stops there; Lua acts, then the
--- core goes on. The functions are methods of Executor (executor/executor.lua).
+-- A run that reaches a monitored value or an operator written in Lua stops; Lua handles it, then
+-- the core continues. The functions are methods of Executor (executor/executor.lua).
 --
 -- @module tycho.executor.run
 
@@ -114,7 +114,7 @@ local BACKWARD = args.form("Executor:backward", {
   list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true },
 })
 
--- Returns head gradients as a list in output order: from nothing, an array, a list, or
+-- Returns head gradients as a list in output order, from nil, an array, a list, or
 -- a dictionary by output name.
 local function head_list(self, given, func)
   if given == nil then
@@ -199,8 +199,8 @@ end
 local PARTIAL = args.form("Executor:partial_forward",
   { { "step", "integer" }, { "is_train", "boolean", false } })
 
---- Runs node `step` (from 0; variables count) of the forward graph; steps in
--- order are the caller's affair.
+--- Runs node `step` (from 0; variables count) of the forward graph. The caller must run the steps
+-- in order.
 -- @treturn int steps left
 function Executor:partial_forward(...)
   local handle, a, left = idle(self, "Executor:partial_forward"),
@@ -261,7 +261,7 @@ end
 
 local CHECK = args.form("Executor:check_numerics", { { "on", "boolean", true } })
 
---- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the node and its
+--- Stops runs at the first node whose output has NaN or an infinity: E(run) with the node and its
 -- inputs' ranges; in training also if a label of SoftmaxOutput is not a class.
 -- @bool[opt=true] on
 function Executor:check_numerics(...)

@@ -121,7 +121,7 @@ local function fill_wants(a, sym, names, shapes, func)
 end
 
 
--- Returns the shared buffer for the core; its entries sorted, so that two runs do the same.
+-- Returns the shared buffer for the core, with sorted entries, so that all runs bind equally.
 local function native_buffer(buffer, func)
   local list = {}
   for name, x in pairs(buffer) do
@@ -132,8 +132,8 @@ local function native_buffer(buffer, func)
 end
 
 
--- Puts what the core's buffer holds now into the caller's table; entries that did not
--- change stay the same objects.
+-- Copies the entries of the core's buffer to the caller's table; unchanged entries stay the same
+-- objects.
 local function refresh_buffer(buffer, held)
   local names, list = files.unpacked(held)
   for i, name in ipairs(names) do
@@ -170,7 +170,7 @@ end
 
 -- Names that occur twice --------------------------------------------------------------------------
 
--- Returns the first name that stands for several variables.
+-- Returns the first name that several variables share.
 local function repeated(names)
   local seen = {}
   for _, list in ipairs{ names.arguments, names.auxiliary } do

@@ -1,11 +1,11 @@
---- Changes of images before training, as objects that are called (part of `ty.image`).
+--- Augmentation of images: callable objects that change an image (part of `ty.image`).
 --
 --     local steps = ty.image.CreateAugmenter{ data_shape = {3, 224, 224}, resize = 256,
 --       rand_crop = true, rand_mirror = true }
 --     for _, step in ipairs(steps) do x = step(x) end
 --
 -- Each takes an image (height, width, channels) and returns one. Sizes are {width,
--- height}. Those of colours are meant for float32 (`CastAug` comes before them).
+-- height}. Augmenters of colours need float32 (put `CastAug` before them).
 -- Random numbers come from cpu(0).
 --
 -- @module tycho.image.augment
@@ -32,7 +32,7 @@ local augment = {}
 local Augmenter = Class:extend("Augmenter")
 augment.Augmenter = Augmenter
 
---- @tparam[opt] table params what `dumps` shows
+--- @tparam[opt] table params the parameters that `dumps` writes
 function Augmenter:init(params)
   self.params = params or {}
 end
@@ -107,7 +107,7 @@ local function format_names(self)
   return json.text{ self.class_name:lower(), texts }
 end
 
---- One after the other. Parameter: ts, a list.
+--- Applies augmenters one after the other. Parameter: ts, a list.
 -- @function SequentialAug
 define("SequentialAug", { list = true, { "ts", "list" } }, function(self, x)
   for _, step in ipairs(self.ts) do
@@ -117,7 +117,7 @@ define("SequentialAug", { list = true, { "ts", "list" } }, function(self, x)
 end).dumps = format_names
 
 
---- One after the other, in random order. Parameter: ts, a list.
+--- Applies augmenters one after the other, in random order. Parameter: ts, a list.
 -- @function RandomOrderAug
 define("RandomOrderAug", { list = true, { "ts", "list" } }, function(self, x)
   local order = {}
@@ -137,14 +137,14 @@ end).dumps = format_names
 
 local INTERP, SIZE = { "interp", "integer", 2 }, { "size", "shape" }
 
---- The shorter side becomes `size`. Parameters: size, interp = 2.
+--- Resizes the shorter side to `size`. Parameters: size, interp = 2.
 -- @function ResizeAug
 define("ResizeAug", { { "size", "integer" }, INTERP }, function(self, x)
   return pixels.resize_short(x, self.size, self.interp)
 end)
 
 
---- The image becomes `size`, whatever its proportions. Parameters: size
+--- Resizes the image to `size` without keeping its proportions. Parameters: size
 -- {width, height}, interp = 2.
 -- @function ForceResizeAug
 define("ForceResizeAug", { SIZE, INTERP }, function(self, x)
@@ -152,14 +152,14 @@ define("ForceResizeAug", { SIZE, INTERP }, function(self, x)
 end)
 
 
---- A random window. Parameters: size {width, height}, interp = 2.
+--- Cuts out a random window. Parameters: size {width, height}, interp = 2.
 -- @function RandomCropAug
 define("RandomCropAug", { SIZE, INTERP }, function(self, x)
   return (pixels.random_crop(x, self.size, self.interp))
 end)
 
 
---- A window of random area and proportions. Parameters: size, area, ratio,
+--- Cuts out a window of random area and proportions. Parameters: size, area, ratio,
 -- interp = 2; see `random_size_crop`.
 -- @function RandomSizedCropAug
 define("RandomSizedCropAug", { SIZE, { "area", "number|list" }, { "ratio", "list" }, INTERP },
@@ -168,7 +168,7 @@ define("RandomSizedCropAug", { SIZE, { "area", "number|list" }, { "ratio", "list
   end)
 
 
---- The window in the middle. Parameters: size {width, height}, interp = 2.
+--- Cuts out the window in the middle. Parameters: size {width, height}, interp = 2.
 -- @function CenterCropAug
 define("CenterCropAug", { SIZE, INTERP }, function(self, x)
   return (pixels.center_crop(x, self.size, self.interp))
@@ -187,14 +187,15 @@ local function factor(range)
 end
 
 
---- Times 1 - brightness to 1 + brightness.
+--- Multiplies by a random factor from 1 - brightness to 1 + brightness. Parameter: brightness.
 -- @function BrightnessJitterAug
 define("BrightnessJitterAug", { { "brightness", "number" } }, function(self, x)
   return x * factor(self.brightness)
 end)
 
 
---- Blended with its mean grey, by 1 - contrast to 1 + contrast.
+--- Blends the image with its mean grey; the image's weight is random, from 1 - contrast to 1 +
+-- contrast. Parameter: contrast.
 -- @function ContrastJitterAug
 define("ContrastJitterAug", { { "contrast", "number" } }, function(self, x)
   local alpha = factor(self.contrast)
@@ -203,7 +204,8 @@ define("ContrastJitterAug", { { "contrast", "number" } }, function(self, x)
 end)
 
 
---- Blended with its grey, by 1 - saturation to 1 + saturation.
+--- Blends the image with its grey version; the image's weight is random, from 1 - saturation to 1 +
+-- saturation. Parameter: saturation.
 -- @function SaturationJitterAug
 define("SaturationJitterAug", { { "saturation", "number" } }, function(self, x)
   local alpha = factor(self.saturation)
@@ -233,7 +235,7 @@ local function recolored(x, matrix, transposed)
 end
 
 
---- The hue turned by -hue to hue half circles.
+--- Rotates the hue by a random angle from -hue to hue, in half turns. Parameter: hue.
 -- @function HueJitterAug
 define("HueJitterAug", { { "hue", "number" } }, function(self, x)
   local angle = random.uniform(-self.hue, self.hue) * math.pi
@@ -243,7 +245,7 @@ define("HueJitterAug", { { "hue", "number" } }, function(self, x)
 end)
 
 
---- Brightness, contrast and saturation in random order; those that are 0 are left out.
+--- Changes brightness, contrast and saturation in random order; changes of 0 are skipped.
 -- @function ColorJitterAug
 define("ColorJitterAug", {
   { "brightness", "number" }, { "contrast", "number" }, { "saturation", "number" },
@@ -263,8 +265,8 @@ local EIGVAL = { 55.46, 4.794, 1.148 }
 local EIGVEC = { { -0.5675, 0.7192, 0.4009 }, { -0.5808, -0.0045, -0.8140 },
   { -0.5836, -0.6948, 0.4203 } }
 
---- Adds normal numbers times the principal components of colours. Parameters: alphastd,
--- eigval and eigvec (ImageNet's).
+--- Adds the principal components of colours times normal random numbers. Parameters: alphastd
+-- (standard deviation), eigval and eigvec (by default ImageNet's).
 -- @function LightingAug
 define("LightingAug", {
   { "alphastd", "number" }, { "eigval", "list|array", EIGVAL }, { "eigvec", "list|array", EIGVEC },
@@ -281,7 +283,7 @@ define("LightingAug", {
 end)
 
 
---- (x - mean) / std. Parameters: mean, std: lists by channel or arrays; either may be nil.
+--- Computes (x - mean) / std. Parameters: mean, std: lists by channel or arrays; either may be nil.
 -- @function ColorNormalizeAug
 define("ColorNormalizeAug", { { "mean", "list|array|null?" }, { "std", "list|array?" } },
   function(self, x)
@@ -291,21 +293,21 @@ define("ColorNormalizeAug", { { "mean", "list|array|null?" }, { "std", "list|arr
 
 local GREY = { { 0.21, 0.21, 0.21 }, { 0.72, 0.72, 0.72 }, { 0.07, 0.07, 0.07 } }
 
---- Grey with probability p.
+--- Makes the image grey with probability p.
 -- @function RandomGrayAug
 define("RandomGrayAug", { { "p", "number" } }, function(self, x)
   return random.uniform(0, 1) < self.p and recolored(x, GREY) or x
 end)
 
 
---- The mirror image with probability p.
+--- Mirrors the image horizontally with probability p.
 -- @function HorizontalFlipAug
 define("HorizontalFlipAug", { { "p", "number" } }, function(self, x)
   return random.uniform(0, 1) < self.p and nd._image_flip_left_right(x) or x
 end)
 
 
---- Another element type. Parameter: typ = "float32".
+--- Converts to another element type. Parameter: typ = "float32".
 -- @function CastAug
 define("CastAug", { { "typ", "dtype", "float32" } }, function(self, x)
   return x:astype(self.typ)

@@ -1,12 +1,12 @@
---- Changes of images together with the boxes of what they show (part of `ty.image`).
+--- Augmentation of images together with their bounding boxes (part of `ty.image`).
 --
 --     local steps = ty.image.CreateDetAugmenter{ data_shape = {3, 300, 300}, rand_crop = 0.5,
 --       rand_pad = 0.5, rand_mirror = true }
 --     for _, step in ipairs(steps) do x, label = step(x, label) end
 --
 -- Each takes an image (height, width, channels) and a label, and returns both. A label is a list of
--- rows {class, left, top, right, bottom, ...} or an array of such; what comes back is of the same
--- kind. Places are shares of the image's width and height. Random numbers come from cpu(0).
+-- rows {class, left, top, right, bottom, ...} or an array of such rows; the result has the same
+-- form. Positions are fractions of the image's width and height. Random numbers come from cpu(0).
 --
 -- @module tycho.image.det_augment
 
@@ -71,7 +71,7 @@ end
 
 -- Others as parts ---------------------------------------------------------------------------------
 
---- Changes the image alone. Parameter: augmenter, one of images.
+--- Changes only the image. Parameter: augmenter, an `Augmenter`.
 -- @function DetBorrowAug
 local Borrow = define("DetBorrowAug", { { "augmenter", "any" } }, function(self, x, label)
   return self.augmenter(x), label
@@ -88,8 +88,8 @@ function Borrow:prepare()
 end
 
 
---- One of several, chosen at each call. Parameters: aug_list, skip_prob = 0: how often there is
--- none.
+--- Applies one of several augmenters, chosen at random in each call. Parameters: aug_list,
+-- skip_prob = 0: the probability that none is applied.
 -- @function DetRandomSelectAug
 local Select = define("DetRandomSelectAug",
   { list = true, { "aug_list", "list" }, { "skip_prob", "number", 0 } }, function(self, x, label)
@@ -131,7 +131,7 @@ local function area_of(left, top, right, bottom)
 end
 
 
---- The mirror image with probability p.
+--- Mirrors image and boxes horizontally with probability p.
 -- @function DetHorizontalFlipAug
 define("DetHorizontalFlipAug", { { "p", "number" } }, function(self, x, label)
   if random.uniform(0, 1) >= self.p then
@@ -165,11 +165,11 @@ end
 
 local RATIOS, AREAS, PAD_AREAS = { 0.75, 1.33 }, { 0.05, 1 }, { 1, 3 }
 
---- A random window. Of each object that it touches more than `min_object_covered` must be inside;
--- objects of which no more than `min_eject_coverage` does are left out. After `max_attempts`
--- windows that do not fit the image stays. Parameters: min_object_covered = 0.1, aspect_ratio_range
--- = {0.75, 1.33}, area_range = {0.05, 1} (shares of the image), min_eject_coverage = 0.3,
--- max_attempts = 50.
+--- Cuts out a random window. More than `min_object_covered` of each object that it touches must be
+-- inside; objects of which at most `min_eject_coverage` is inside are dropped. If `max_attempts`
+-- windows do not fit, the image is not changed. Parameters: min_object_covered = 0.1,
+-- aspect_ratio_range = {0.75, 1.33}, area_range = {0.05, 1} (fractions of the image),
+-- min_eject_coverage = 0.3, max_attempts = 50.
 -- @function DetRandomCropAug
 local Crop = define("DetRandomCropAug", {
   { "min_object_covered", "number", 0.1 }, { "aspect_ratio_range", "number|list", RATIOS },
@@ -270,7 +270,7 @@ function Crop:seen(label, left, top, w, h)
 end
 
 
---- A border around the image, which is anywhere within it. Parameters: aspect_ratio_range =
+--- Adds a border; the image is at a random position inside. Parameters: aspect_ratio_range =
 -- {0.75, 1.33}, area_range = {1, 3} (multiples of the image), max_attempts = 50, pad_val = {128,
 -- 128, 128}.
 -- @function DetRandomPadAug
@@ -330,8 +330,9 @@ local function several(value, is_range)
 end
 
 
---- Returns one of several random windows, chosen at each call. Every parameter of
--- `DetRandomCropAug` may be a list, for as many windows; skip_prob = 0: how often there is none.
+--- Returns an augmenter that chooses one of several random windows in each call. Every parameter of
+-- `DetRandomCropAug` may be a list, with an entry for each window; skip_prob = 0: the probability
+-- that none is applied.
 -- @treturn DetRandomSelectAug
 function det.CreateMultiRandCropAugmenter(...)
   local a, lists, n = MULTI(...), {}, 1

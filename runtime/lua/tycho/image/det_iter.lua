@@ -1,9 +1,9 @@
---- Batches of images with boxes of what they show: `ty.image.ImageDetIter`.
+--- Batches of images with bounding boxes: `ty.image.ImageDetIter`.
 --
--- The label of a sample is one line of numbers: how many stand before the objects (2 at least), how
--- many an object has (5 at least), the rest of those before, then for each object its class and
--- left, top, right and bottom in shares of the image. A batch's label is (batch, objects, numbers
--- of an object), where rows of -1 fill up what a sample has less than the largest one.
+-- The label of a sample is one line of numbers: the count of numbers before the objects (at least
+-- 2), the count per object (at least 5), the rest of those before the objects, then for each object
+-- its class and left, top, right and bottom as fractions of the image's size. A batch's label is
+-- (batch, objects, numbers of an object); samples with fewer objects are filled up with rows of -1.
 --
 -- @module tycho.image.det_iter
 
@@ -170,8 +170,8 @@ function ImageDetIter:reshape(...)
 end
 
 
---- Gives both iterators the larger one's number of objects, so that one network takes the labels
--- of training and of validation.
+--- Sets the number of objects of both iterators to the larger one, so that one network accepts the
+-- labels of training and of validation.
 -- @tparam ImageDetIter other
 -- @treturn ImageDetIter other
 function ImageDetIter:sync_label_shape(other)

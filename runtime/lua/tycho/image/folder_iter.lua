@@ -8,11 +8,11 @@ local folder = require "tycho.ndarray.folder"
 local ImageIter = require("tycho.image.iter").ImageIter
 
 local FUNC = "image.ImageFolderIter"
-local DEEPEST = 16                       -- folders below each other; links may lead around
+local DEEPEST = 16                       -- depth of folders; links may form a circle
 local ENDINGS = { jpg = true, jpeg = true, jpe = true, png = true }
 
 --- An ImageIter over a folder. Fields: classes (names of the folders; the label of an image is the
--- position of its own, from 0), paths (below the folder, sorted).
+-- position of its folder, from 0), paths (below the folder, sorted).
 -- @type ImageFolderIter
 local ImageFolderIter = ImageIter:extend("ImageFolderIter")
 
@@ -83,8 +83,8 @@ end
 --
 -- @string path of a folder with a folder for each class, which may have folders in it; images end
 --   in .jpg, .jpeg, .jpe or .png. Names that begin with a point are left out
--- @tparam[opt] function label of an image's path below the folder: its label, in the place of that
---   of its class; the images then need no folders of classes
+-- @tparam[opt] function label path of an image below the folder -> its label, instead of that of
+--   its class; the images then need no folders of classes
 -- @param ... the other options are those of `ImageIter`: batch_size, data_shape, shuffle,
 --   num_parts, part_index, last_batch_handle, those of `CreateAugmenter` ...
 -- @raise E(io), E(value): there are no images

@@ -8,7 +8,7 @@
 --
 -- The parts: `image.pixels` and `image.rotate` (functions), `image.augment` (objects that change
 -- images), `image.iter` (the iterator), `image.folder_iter` (the images of a folder),
--- `image.det_augment` and `image.det_iter` (images with boxes of what they show).
+-- `image.det_augment` and `image.det_iter` (images with bounding boxes).
 -- For training at full speed see `ty.io.ImageRecordIter`, which works in C threads.
 --
 -- @module tycho.image

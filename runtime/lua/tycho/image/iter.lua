@@ -1,6 +1,6 @@
 --- Batches of images from record files, lists of files or both: `ty.image.ImageIter`.
 --
--- Samples are (label, bytes of a file); where labels come from a list, its numbers are the keys of
+-- Samples are (label, bytes of a file); if labels come from a list, its numbers are the keys of
 -- the records. Images are decoded and changed one after the other by `aug_list`. The order of a
 -- shuffling iterator comes from the random state of cpu(0).
 --
@@ -138,7 +138,7 @@ end
 
 -- The iterator ------------------------------------------------------------------------------------
 
--- What subclasses may do in another way: labels, augmenters, samples.
+-- Methods that subclasses may override: labels, augmenters, samples.
 
 function ImageIter:_label_shape()
   return self._label_width == 1 and { self.batch_size } or { self.batch_size, self._label_width }
@@ -321,7 +321,8 @@ local function next_prepared(self)
 end
 
 
--- Returns the samples of the next batch, and how many of them only fill it up; nil at the end.
+-- Returns the samples of the next batch, and the number of those that only fill it up; nil at the
+-- end.
 local function collect(self)
   local list, size = self._held, self.batch_size
   local kept = #list
@@ -381,8 +382,8 @@ function ImageIter:getlabel() return self.current_batch.label end
 function ImageIter:getpad() return self.current_batch.pad end
 
 
---- Returns the position of the iterator: numbers and texts. Random changes of images follow from
--- `ty.random.get_state`.
+--- Returns the position of the iterator: numbers and texts. To repeat random changes of images,
+-- also restore `ty.random.get_state`.
 function ImageIter:state()
   if #self._held > 0 then
     Error.raise{ code = "unsupported", func = self.class_name .. ":state",

@@ -24,7 +24,7 @@ local pixels = {}
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the image, in `out` where that is given.
+-- Returns the image, copied to `out` if that is given.
 local function placed(x, out, func)
   return out and call.unary("_copy", func, x, out) or x
 end
@@ -70,7 +70,7 @@ local IMENCODE = args.form("image.imencode", {
   { "img", "array|table" }, "*", { "quality", "integer?" }, { "img_fmt", "text", ".jpg" },
 })
 
---- Returns the bytes of a file of the image.
+--- Encodes an image as the bytes of a JPEG or PNG file.
 -- @param img (height, width[, 1, 3 or 4]) uint8
 -- @tparam[opt] table options img_fmt = ".jpg" or ".png"; quality: of JPEG 0 to 100 (95), of PNG the
 --   compression 0 to 9 (3; larger numbers are taken as 3, so that one quality serves both)
@@ -116,7 +116,7 @@ local function pair(size, func, argument)
 end
 
 
--- Returns the rule that interp stands for.
+-- Returns the resampling rule with the number `interp`.
 local function rule(interp, h, w, new_h, new_w, func)
   if interp == 10 then
     return random.integer(0, 4)
@@ -142,7 +142,7 @@ local IMRESIZE = args.form("image.imresize", {
   { "out", "array?" },
 })
 
---- Returns the image with another size, in the array `out` where that is given.
+--- Returns the image with another size, in the array `out` if that is given.
 function pixels.imresize(...)
   local a = IMRESIZE(...)
   return resize(a.src, a.w, a.h, a.interp, "image.imresize", a.out)
@@ -161,7 +161,7 @@ local function scale_down(have_w, have_h, w, h)
   return max(floor(w), 1), max(floor(h), 1)
 end
 
---- Returns the size shrunk, in its proportions, until it fits into src_size.
+--- Returns a size shrunk until it fits into src_size, with the same proportions.
 -- @tparam {int,int} src_size {width, height}
 -- @tparam {int,int} size {width, height}
 -- @treturn {int,int}
@@ -175,7 +175,7 @@ end
 local RESIZE_SHORT = args.form("image.resize_short",
   { { "src", "array" }, { "size", "integer" }, { "interp", "integer", 2 } })
 
---- Returns the image with a shorter side of `size` in its proportions.
+--- Returns the image resized to a shorter side of `size`, with the same proportions.
 function pixels.resize_short(...)
   local a = RESIZE_SHORT(...)
   local h, w = size_of(a.src, "image.resize_short")
@@ -244,7 +244,7 @@ local function crop_form(func)
 end
 
 -- Returns a window as large as `size` or, in its proportions, as the image allows;
--- offset(slack): where it begins in a row or column that has `slack` pixels more than the window.
+-- offset(slack): its first pixel in a row or column that has `slack` pixels more than the window.
 local function crop(a, offset, func)
   local h, w = size_of(a.src, func)
   local new_w, new_h = scale_down(w, h, pair(a.size, func))
@@ -280,12 +280,12 @@ local TRIES = 10
 
 local function round(v) return floor(v + 0.5) end
 
---- Returns a window of random area and proportions, resized to `size`; the middle where ten tries
--- do not fit.
+--- Returns a window of random area and proportions, resized to `size`; the window in the middle if
+-- ten tries do not fit.
 -- @tparam NDArray src
 -- @tparam {int,int} size {width, height}
--- @param area least part of the image, or {least, most}
--- @tparam {number,number} ratio least and most width / height
+-- @param area smallest fraction of the image, or {smallest, largest}
+-- @tparam {number,number} ratio smallest and largest width / height
 -- @treturn NDArray
 -- @treturn {int,...} column, row, width and height of the window
 function pixels.random_size_crop(...)
@@ -324,7 +324,7 @@ end
 --- Returns (src - mean) / std; uint8 becomes float32.
 -- @tparam NDArray src
 -- @param mean number, list by channel or array; nil or `ty.null`: 0
--- @param[opt] std likewise; nil: 1
+-- @param[opt] std standard deviation in the same form; nil: 1
 function pixels.color_normalize(...)
   local a = NORMALIZE(...)
   local x = a.src

@@ -1,6 +1,6 @@
---- Single random numbers for the changes of images, from the random state of cpu(0)
--- (`ty.random.seed`). They come at once, while the result of an operator would wait for the
--- work that is queued before it.
+--- Single random numbers for augmentation, from the random state of cpu(0) (`ty.random.seed`). They
+-- are returned at once, while the result of an operator would wait for work that is queued before
+-- it.
 --
 -- @module tycho.image.random
 
@@ -13,7 +13,7 @@ local random = {}
 
 local unit = ffi.new("double[1]")
 
---- Returns a number from low to below high.
+--- Returns a number from low up to, but not including, high.
 function random.uniform(low, high)
   check(C.ty_rng_unit(C.TY_CPU, unit), "image")
   return low + (high - low) * unit[0]

@@ -1,4 +1,5 @@
---- Turned images (part of `ty.image`). Unlike elsewhere in `ty.image` the channels come first.
+--- Rotation of images (part of `ty.image`). Unlike in the rest of `ty.image` the channels come
+-- first.
 --
 -- @module tycho.image.rotate
 
@@ -63,8 +64,8 @@ local function compute_zoom(h, w, angle, zoom_in, zoom_out)
 end
 
 
--- Returns the affine map from a pixel's place to that of its source; places go from -1 to 1, pixels
--- are square.
+-- Returns the affine map from a pixel's position to that of its source; positions go from -1 to 1,
+-- pixels are square.
 local function make_map(h, w, degrees, zoom_in, zoom_out)
   local angle = rad(degrees)
   local high, wide = (h - 1) / 2, (w - 1) / 2
@@ -100,11 +101,11 @@ local IMROTATE = args.form("image.imrotate", {
   { "zoom_out", "boolean", false },
 })
 
---- Returns the image turned about its middle, counter-clockwise; what is outside is 0.
+--- Returns the image rotated about its centre, counter-clockwise; pixels from outside are 0.
 -- @tparam NDArray src (channels, height, width), or a batch of such images, float32
 -- @param rotation_degrees number, or for a batch an array or list with an angle for each image
--- @bool[opt=false] zoom_in large enough that nothing from outside is seen
--- @bool[opt=false] zoom_out small enough that all of the image is seen
+-- @bool[opt=false] zoom_in enlarges until no pixel comes from outside
+-- @bool[opt=false] zoom_out shrinks until the whole image is visible
 -- @treturn NDArray of the same shape
 function rotate.imrotate(...)
   local a = IMROTATE(...)
@@ -117,7 +118,7 @@ local RANDOM_ROTATE = args.form("image.random_rotate", {
   { "zoom_out", "boolean", false },
 })
 
---- Rotates as `imrotate` does, each image by an own random angle.
+--- Rotates as `imrotate` does, each image by its own random angle.
 -- @tparam NDArray src
 -- @tparam {number,number} angle_limits least and largest angle, in degrees
 -- @bool[opt=false] zoom_in

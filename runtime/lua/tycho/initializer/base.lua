@@ -1,5 +1,5 @@
 --- Descriptions of parameters, the base class of initializers and their
--- registry; see `initializer.lua`.
+-- registry; see `initializer/init.lua`.
 --
 -- @module tycho.initializer.base
 
@@ -20,7 +20,7 @@ local base = { registry = {} }
 
 -- Descriptions ------------------------------------------------------------------------------------
 
---- The name of a parameter, its attributes and the initializer asked first.
+--- The name of a parameter, its attributes and the initializer that was called first.
 -- @type InitDesc
 local InitDesc = Class:extend("InitDesc")
 base.InitDesc = InitDesc
@@ -56,7 +56,7 @@ Initializer.reals = {}
 
 local names = setmetatable({}, { __mode = "k" })         -- class -> registered name
 
---- @tparam[opt] table options what `dumps` writes
+--- @tparam[opt] table options the options that `dumps` writes
 function Initializer:init(options)
   if options ~= nil and type(options) ~= "table" then
     Error.raise{ code = "type", func = "init." .. self.class_name, argument = "options",
@@ -96,8 +96,8 @@ local function write_text(self, options)
 end
 
 
---- Returns the initializer as JSON text: its name and options; what a variable's `__init__`
--- attribute holds.
+--- Returns the initializer as JSON text with its name and options, the form of a variable's
+-- `__init__` attribute.
 function Initializer:dumps()
   return write_text(self, self._options or {})
 end
@@ -133,7 +133,7 @@ end
 
 --- Sets whether each filled array is logged.
 -- @bool[opt=false] verbose
--- @tparam[opt] function print_func array -> text; the root mean square otherwise
+-- @tparam[opt] function print_func array -> text; by default the root mean square
 function Initializer:set_verbosity(verbose, print_func)
   self._verbose, self._print_func = verbose and true or false, print_func or default_stat
 end
@@ -240,7 +240,7 @@ function Initializer._init_quantized_weight(_, _, x)
 end
 
 
--- Fills the last two axes with the kernel that enlarges images by linear interpolation.
+-- Fills the last two axes with the kernel of bilinear upsampling.
 function Initializer._init_bilinear(_, _, x)
   local shape = x.shape
   local height, width = shape[#shape - 1], shape[#shape]
@@ -284,14 +284,14 @@ end
 
 -- Registry ----------------------------------------------------------------------------------------
 
---- Makes a class known by a name, which is also what `dumps` writes.
+--- Registers a class under a name, which `dumps` also writes.
 -- @tparam table kind a class that extends Initializer
--- @string[opt] name the class's own otherwise; letter case does not count
+-- @string[opt] name in any case; by default the class's name
 -- @treturn table the class
 function base.register(kind, name)
   name = namespace.class_key(kind, name, Initializer, "init.register")
   if base.registry[name] and base.registry[name] ~= kind then
-    log:warning(("initializer '%s' is registered anew"):format(name))
+    log:warning(("initializer '%s' is registered again"):format(name))
   end
   base.registry[name] = kind
   names[kind] = names[kind] or name

@@ -1,5 +1,5 @@
 --- Initializers made of others: loaded values, choice by name, the packed vector of a
--- fused RNN; see `initializer.lua`.
+-- fused RNN; see `initializer/init.lua`.
 --
 -- @module tycho.initializer.composite
 
@@ -30,8 +30,8 @@ local LOAD = args.form("init.Load", {
 })
 
 --- @param param file name or arrays by name
--- @tparam[opt] table options default_init: for other names, else they are
---   E(name); verbose: says so by log
+-- @tparam[opt] table options default_init: an initializer for other names, which are E(name)
+--   without it; verbose: logs the source of each parameter
 function Load:init(...)
   local a = LOAD(...)
   local arrays = a.param
@@ -74,7 +74,7 @@ local MIXED = args.form("init.Mixed", { { "patterns", "list" }, { "initializers"
 
 --- @tparam table patterns regular expressions (`"fc\\d_(weight|bias)"`), matched from the name's
 -- start, or functions of the name
--- @tparam table initializers as many
+-- @tparam table initializers one for each pattern
 function Mixed:init(...)
   local a = MIXED(...)
   if #a.patterns ~= #a.initializers then

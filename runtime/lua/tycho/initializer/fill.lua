@@ -1,6 +1,6 @@
---- The initializers that fill an array by themselves; see `initializer.lua`. Each is named
--- with what its `_init_weight` does. Fans of a weight of shape (out, in, ...): in and out
--- times the product of the other sizes.
+--- The simple initializers; see `initializer/init.lua`. The comments say what `_init_weight`
+-- writes. The fans of a weight of shape (out, in, ...) are in and out times the product of the
+-- other sizes.
 --
 -- @module tycho.initializer.fill
 
@@ -67,7 +67,7 @@ local function fans(name, x)
 end
 
 
-local FACTORS = { "avg", "in", "out" }                   -- whose mean size the scale follows from
+local FACTORS = { "avg", "in", "out" }                   -- the fan that decides the scale
 
 local function fill_xavier(self, desc, x)
   local fan_in, fan_out = fans(desc, x)
@@ -81,9 +81,9 @@ local function fill_xavier(self, desc, x)
 end
 
 
---- Scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform between -s
--- and s or normal with s; the fan is that of the inputs, the outputs or their mean. Fewer
--- than two dimensions E(shape).
+--- Random numbers scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform
+-- between -s and s or normal with s; the fan is that of the inputs, of the outputs or their mean.
+-- Fewer than two dimensions are E(shape).
 kinds.Xavier = base.kind("Xavier", {
   { "rnd_type", { "uniform", "gaussian" }, "uniform" }, { "factor_type", FACTORS, "avg" },
   { "magnitude", "number", 3 },
@@ -160,8 +160,8 @@ local function turn(x)
 end
 
 
---- Rows (columns where there are more rows than columns) that are orthogonal and of length `scale`:
--- the singular vectors of a random matrix.
+--- Orthogonal rows (columns if there are more rows than columns) of length `scale`: the singular
+-- vectors of a random matrix.
 kinds.Orthogonal = base.kind("Orthogonal",
   { { "scale", "number", 1.414 }, { "rand_type", { "uniform", "normal" }, "uniform" } })
 
@@ -182,7 +182,7 @@ end
 
 -- Kernels and gates -------------------------------------------------------------------------------
 
---- The kernel that enlarges pictures by linear interpolation.
+--- The kernel of bilinear upsampling.
 kinds.Bilinear = base.kind("Bilinear", {})
 kinds.Bilinear._init_weight = base.Initializer._init_bilinear
 

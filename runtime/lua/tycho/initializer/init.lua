@@ -1,9 +1,9 @@
---- First values of parameters: `ty.init`.
+--- Initial values of parameters: `ty.init`.
 --
 -- An initializer is called with a description of the parameter and its array. The description's
 -- `__init__` attribute, if it has one, names the initializer that fills the array; else the end of
--- the name says which hook does: weight, bias, gamma, beta, min, max, weight_quantize,
--- bias_quantize; another name is E(name).
+-- the name selects the hook: weight, bias, gamma, beta, min, max, weight_quantize,
+-- bias_quantize; another ending is E(name).
 --
 --     local init = ty.init.Xavier{ magnitude = 2.34 }
 --     init(ty.init.InitDesc("fc1_weight"), array)
@@ -68,8 +68,8 @@ end
 
 
 --- Returns an initializer from an initializer (itself), a name in any case with options, a table
--- with the name under `initializer`, or the text that `dumps` gives.
--- @param x unknown name E(name)
+-- with the name under `initializer`, or the text of `dumps`.
+-- @param x an unknown name is E(name)
 -- @tparam[opt] table options
 function init.create(x, options)
   if type(x) == "string" then

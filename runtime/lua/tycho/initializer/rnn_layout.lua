@@ -1,4 +1,4 @@
---- How the parameters of recurrent cells are named and laid out.
+--- Names and layout of the parameters of recurrent cells.
 --
 -- A cell's matrices hold one block of H rows per gate, in the order of `GATES`. The packed vector
 -- of the RNN operator holds first all weights, layer by layer, in each the directions, in each the
@@ -17,7 +17,7 @@ layout.GATES = {
 }
 
 
---- Refuses an unknown mode.
+--- Raises E(value) for an unknown mode.
 -- @string mode
 -- @string func for errors
 function layout.check_mode(mode, func)

@@ -197,7 +197,7 @@ local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
 local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
 
 --- Reads the options of the base. Options that it does not know are an error for a DataIter itself;
--- from a subclass, which may pass on its own, they are ignored.
+-- from a subclass, which may pass on its own options, they are ignored.
 -- @int[opt=0] batch_size
 function DataIter:init(...)
   local form = getmetatable(self) == DataIter and ITER or BASE
@@ -249,8 +249,8 @@ function DataIter:_has_current()
 end
 
 
---- Returns the `current_batch`, for the `getdata` and its like of such a class; E(`state`) without
--- one (not for users).
+--- Returns the `current_batch`, for `getdata` and the other getters of such a class; E(`state`)
+-- without one (not for users).
 -- @string method for errors
 function DataIter:_current(method)
   return self.current_batch or Error.raise{ code = "state", argument = "current_batch",

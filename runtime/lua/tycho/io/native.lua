@@ -4,7 +4,7 @@
 -- The constructor reads the first batch, which determines the shapes. A file that is missing is
 -- E(`io`), one that is damaged E(`format`), in the constructor or when the batch comes. With
 -- `round_batch`, the last batch of an epoch is completed by the first samples, and the next epoch
--- goes on after these. `num_parts` and `part_index`, from 0, divide the samples among processes;
+-- continues after these. `num_parts` and `part_index`, from 0, divide the samples among processes;
 -- `prefetch_buffer` is the number of batches read ahead; `data_name` and `label_name` are the names
 -- of the inputs.
 --
@@ -26,7 +26,7 @@ local C, check = native.C, native.check
 
 local iters = {}
 
-local WAIT_MS = 100                                      -- longest wait without a look for Ctrl-C
+local WAIT_MS = 100                                      -- longest wait before a check for Ctrl-C
 
 
 -- The class ---------------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ local SHARED = {
   { "label_name", "text", "softmax_label" },
 }
 
--- Parameters that are not handed on to the core.
+-- Parameters that are not passed to the core.
 local NOT_FOR_CORE = { ctx = true, data_name = true, label_name = true, silent = true,
   verbose = true, device_id = true }
 
@@ -258,7 +258,7 @@ local BATCH, ROUND, DTYPE =
 local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
 
 --- Reads images and labels from idx files, plain or packed by gzip. Pixels are divided by 256. An
--- incomplete last batch is left out; samples are shuffled once, before the first epoch. Options:
+-- incomplete last batch is skipped; samples are shuffled once, before the first epoch. Options:
 -- image, label: paths; batch_size = 128; shuffle = true; flat = false: true for images of one
 -- axis; seed = 0; data_shape or input_shape: expected shape of an image, {1, 28, 28} or, with
 -- flat, {784}, another one is E(`shape`); num_parts = 1, part_index = 0, prefetch_buffer = 4,
@@ -285,11 +285,11 @@ define_iterator("MNISTIter", "mnist", {
 end
 
 
---- Reads lines of numbers that commas separate; a comma may end a line. Options: data_csv: path;
+--- Reads lines of comma-separated numbers; a comma may end a line. Options: data_csv: path;
 -- data_shape: of a sample; label_csv = "NULL": path, without it labels are 0; label_shape = {1};
 -- batch_size; round_batch = true; header: whether the first line of each file has names and is
--- skipped, nil: where none of its fields is a number; prefetch_buffer = 4, dtype = "float32" (of
--- labels, too, where it is int32 or int64), data_name = "data", label_name = "softmax_label".
+-- skipped, nil: if none of its fields is a number; prefetch_buffer = 4, dtype = "float32" (int32
+-- and int64 also apply to labels), data_name = "data", label_name = "softmax_label".
 -- @function CSVIter
 define_iterator("CSVIter", "csv", {
   { "data_csv", "path" }, { "data_shape", "shape" }, { "label_csv", "path", "NULL" },
@@ -417,8 +417,8 @@ end
 -- E(`format`).
 --
 -- Accepted, without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed
--- (all records are shuffled). With round_batch = false the last batch does not say how many of its
--- rows are padding.
+-- (all records are shuffled). With round_batch = false `pad` does not count the padding rows of the
+-- last batch.
 -- @param data_shape {channels, height, width} of a sample, 1, 3 or 4 channels
 -- @function ImageRecordIter
 define_iterator("ImageRecordIter", "image_record", image_params("float32")).check =

@@ -161,7 +161,7 @@ end
 
 --- @param data an NDArray, a nested table of numbers (float32), a list of arrays, or a table name
 --   -> array, sorted by name; all with the same number of rows along axis 0, else E(`shape`)
--- @param[opt] label likewise, with as many rows
+-- @param[opt] label in the same form, with the same number of rows
 -- @int[opt=1] batch_size rows in a batch, at least 1
 -- @tparam[opt] table options shuffle = false: true for a new order in each epoch, drawn from the
 --   random state of cpu(0); last_batch_handle = "pad", "discard" or "roll_over"; data_name =

@@ -1,8 +1,8 @@
 --- Batches from a folder of `.npz` files: `ty.io.NPZIter`.
 --
--- One file is in memory at a time, beside rows of the last one that a batch still needs. Files come
--- in the order of their names. With `shuffle`, the order of the files, and that of the rows in each
--- file, is drawn anew for each epoch from the random state of cpu(0).
+-- One file is in memory at a time, with rows of the previous one that a batch still needs. Files
+-- are read in the order of their names. With `shuffle`, the order of the files, and that of the
+-- rows in each file, is drawn for each epoch from the random state of cpu(0).
 --
 -- @module tycho.io.npz_iter
 
@@ -131,7 +131,7 @@ local function shuffle_numbers(n)
 end
 
 
--- Reads the next file of the epoch, and shuffles its rows if `mixes`. Returns false where there is
+-- Reads the next file of the epoch, and shuffles its rows if `mixes`. Returns false if there is
 -- none.
 local function open_next(self, mixes)
   if self._at == #self._order then
@@ -193,7 +193,7 @@ end
 --   inputs; arrays = {}: name of an input -> name of its array in the files, where they differ;
 --   whole_files = false: axis 0 of the arrays counts samples, true: each file is one sample;
 --   shuffle = false; last_batch_handle = "pad" (the first rows of the files fill the last batch) or
---   "discard"; num_parts = 1, part_index = 0: each part has files of its own
+--   "discard"; num_parts = 1, part_index = 0: each part has different files
 -- @raise E(`io`): the folder cannot be read; E(`value`): it has no file for this part; when a file
 --   is read, E(`name`): it lacks an array, E(`shape`): its rows are not like those of the first
 --   file

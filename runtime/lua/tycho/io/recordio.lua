@@ -20,7 +20,7 @@ local namespace = require "tycho.core.namespace"
 local nans = require "tycho.core.nans"
 local native = require "tycho.core.ffi"
 local values = require "tycho.core.values"
-require "tycho.ndarray"                  -- puts the class of arrays together
+require "tycho.ndarray"                  -- completes the class of arrays
 
 local C, check = native.C, native.check
 
@@ -88,7 +88,7 @@ end
 
 
 -- Returns the native file; raises E(state) if it is closed, or open in another mode. writes:
--- whether the method writes, nil: both modes will do.
+-- whether the method writes; nil: it works in both modes.
 local function get_handle(self, method, writes)
   if not self._handle or writes ~= nil and self.writable ~= writes then
     Error.raise{ code = "state", func = self.class_name .. ":" .. method, argument = self.uri,
@@ -166,7 +166,7 @@ function MXIndexedRecordIO:init(...)
 end
 
 
--- Returns a key as the file's key_type has it; nil: it is none.
+-- Returns a key converted to the file's key_type; nil if it has another type.
 local function read_key(self, text)
   return self.key_type == "str" and tostring(text) or tonumber(text)
 end

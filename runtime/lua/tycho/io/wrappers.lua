@@ -60,7 +60,7 @@ local RESIZE = args.form("io.ResizeIter", {
 --- @tparam DataIter data_iter inner iterator
 -- @int size batches in an epoch
 -- @tparam[opt] table options reset_internal = true: `reset` resets the inner iterator too; false:
---   it goes on
+--   it continues
 function ResizeIter:init(...)
   local a = RESIZE(...)
   local inner = check_iter(a.data_iter, "io.ResizeIter")

@@ -1,8 +1,8 @@
---- Keys whose sums travel together: buckets, each of which is one message.
+--- Buckets of keys: the sums of a bucket are one message.
 --
--- The last keys go first, as backward makes their gradients first; a megabyte in the first and the
--- last bucket and 25 MB in those between. Backward is cut where a bucket's gradients are there, so
--- that its message travels while the next ones are made.
+-- The last keys come first, as backward makes their gradients first. The first and the last bucket
+-- have a megabyte, the others 25 MB. Backward is cut where the gradients of a bucket are complete,
+-- so that its message is sent while the next ones are made.
 --
 -- @module tycho.kvstore.buckets
 
@@ -73,12 +73,12 @@ function buckets.of(groups)
 end
 
 
---- Returns which bucket each key goes in when these are pushed together.
+--- Returns the bucket of each key if these keys are pushed together.
 -- @param kv the store
 -- @tparam {string,...} keys
 -- @tparam table values per key a list over devices
 -- @tparam function travels(group) whether its arrays are sent as backward made them
--- @treturn ?table from 0, by key; nil where those of some key are not
+-- @treturn ?table number of the bucket from 0, by key; nil if `travels` is false for some key
 function buckets.by_key(kv, keys, values, travels)
   local groups, bucket_of = {}, {}
   for i, key in ipairs(keys) do

@@ -20,10 +20,10 @@ local comm = {}
 
 local handles = ffi.typeof("ty_tensor *[?]")
 local WIRES = { float16 = C.TY_WIRE_F16, bfloat16 = C.TY_WIRE_BF16, ["2bit"] = C.TY_WIRE_2BIT }
-local LIMIT = 2 ^ 20                                     -- bytes that one gathering takes of a rank
+local LIMIT = 2 ^ 20                                     -- largest bytes per rank of one gather
 
 
---- One rank's membership. Fields: rank, size, context (whose queue is the rank's alone).
+--- A group from the view of one rank. Fields: rank (from 0), size, context (the rank's own queue).
 -- @type Group
 local Group = Class:extend("Group")
 
@@ -44,9 +44,9 @@ end
 
 --- Adds arrays over the ranks, as one message.
 -- @tparam {NDArray,...} arrays of one dtype, on a CPU
--- @tparam[opt] table options out = arrays: where the sums go, arrays like these; wire = "float16",
---   "bfloat16" or "2bit": what float32 is sent as; threshold: what two bits stand for, with
---   either sign; priority = 0: of sums that wait for another one, the highest goes first
+-- @tparam[opt] table options out: arrays for the sums, like `arrays`; wire = "float16",
+--   "bfloat16" or "2bit": the type in which float32 is sent; threshold: the absolute value of
+--   elements sent as two bits; priority = 0: of waiting sums, the one with the highest is sent next
 function Group:sum(arrays, options)
   local o = options or {}
   check(C.ty_comm_sum(self._h, make_handles(arrays), make_handles(o.out or arrays), #arrays,
@@ -54,7 +54,7 @@ function Group:sum(arrays, options)
 end
 
 
---- Gives all ranks the arrays of one.
+--- Copies the arrays of one rank to all ranks.
 -- @tparam {NDArray,...} arrays of one dtype, on a CPU
 -- @int[opt=0] root the rank
 function Group:broadcast(arrays, root)
@@ -71,7 +71,7 @@ local function gather_equal(self, text)
 end
 
 
---- Returns a text of each rank; waits.
+--- Returns the texts of all ranks; waits.
 -- @string text
 -- @treturn {string,...} the first is rank 0's
 function Group:gather(text)
@@ -101,14 +101,14 @@ function Group:barrier()
 end
 
 
---- Ends all ranks.
--- @string[opt] text why, in words
+--- Ends the processes of all ranks.
+-- @string[opt] text the reason
 function Group:abort(text)
   check(C.ty_comm_abort(self._h, text), "Group:abort")
 end
 
 
---- Returns what was sent so far: `{messages, bytes, seconds}`.
+--- Returns the totals of sent messages: `{messages, bytes, seconds}`.
 function Group:stats()
   local n = ffi.new("int64_t[3]")
   check(C.ty_comm_stats(self._h, n, n + 1, n + 2), "Group:stats")
@@ -116,12 +116,12 @@ function Group:stats()
 end
 
 
--- What launchers tell the processes that they start: OpenMPI, MPICH and Intel, PMIx, Slurm.
-local TOLD = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID" }
+-- Variables that launchers set for their processes: OpenMPI, MPICH and Intel, PMIx, Slurm.
+local RANK_VARIABLES = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID" }
 
 --- Returns whether a launcher of MPI started this process.
 function comm.is_launched()
-  for _, name in ipairs(TOLD) do
+  for _, name in ipairs(RANK_VARIABLES) do
     if os.getenv(name) then
       return true
     end
@@ -132,8 +132,8 @@ end
 
 local world
 
---- Returns the group of all processes that `mpirun` or its like started; alone, a group of one.
--- Raises E(device) without MPI.
+--- Returns the group of all processes that a launcher such as `mpirun` started; without one a group
+-- of one. Raises E(device) without MPI.
 function comm.world()
   if not world then
     local out = ffi.new("ty_comm *[1]")
@@ -144,8 +144,8 @@ function comm.world()
 end
 
 
---- Returns ranks of this process: for tests. Each works on arrays of its own context, `cpu(1)` and
--- so on, since work that waits for another rank holds up what comes after it in its queue.
+--- Returns ranks within this process, for tests. Each rank uses a different context, `cpu(1)` and
+-- so on, since work that waits for another rank blocks later work of its queue.
 -- @int size 1 to 16
 -- @treturn {Group,...}
 function comm.group(size)
@@ -174,8 +174,8 @@ end
 
 
 --- Returns a group whose ranks are GPUs of this process, by NCCL; with `ranks`, the GPUs of all its
--- processes, each of which must call this. Arrays of a call are lists per array over these
--- contexts: `{a0, a1, b0, b1}` for two. A failure ends the group.
+-- processes, each of which must call this. The arrays of a call are listed by array, then by
+-- context: `{a0, a1, b0, b1}` for two of each. A failure ends the group.
 -- @tparam {Context,...} contexts GPUs, each once
 -- @tparam[opt] Group ranks the processes
 function comm.devices(contexts, ranks)
@@ -188,7 +188,7 @@ function comm.devices(contexts, ranks)
 end
 
 
---- Sets the text about the last checkpoint that a rank writes when it is asked to end.
+--- Sets the text about the last checkpoint that a rank prints when it is ended.
 -- @string text
 function comm.note(text)
   C.ty_comm_note(text)

@@ -1,10 +1,10 @@
 --- The store of several processes: "dist_sync", "dist_device_sync".
 --
--- Every rank keeps the stored arrays and makes the same updates; what is added over the ranks, in
--- their order, are the gradients, so the numbers are those of one process that has as many
--- contexts. Sums of many keys go as one message (buckets.lua), which travels while backward makes
--- the gradients of the next. A single device's gradients are read where they are, so that nothing
--- has to be queued between backward and the message.
+-- Every rank keeps the stored arrays and makes the same updates. The gradients are added over the
+-- ranks, in their order, so the results are those of one process with the same number of contexts.
+-- Sums of many keys are one message (buckets.lua), which is sent while backward makes the
+-- gradients of the next. A single device's gradients are read in place, without a task between
+-- backward and the message.
 --
 -- @module tycho.kvstore.dist
 
@@ -28,7 +28,7 @@ dist.DistStore = DistStore
 local warned = false
 
 --- @string name "dist_sync", "dist_device_sync" or "dist_async"
--- @tparam[opt] Group group the ranks; those that were started together otherwise
+-- @tparam[opt] Group group the ranks; by default all that were started together
 function DistStore:init_store(name, group)
   store.KVStore.init_store(self, name)
   self._group, self._has_processes, self._groups = group or comm.world(), group == nil, {}
@@ -57,7 +57,7 @@ local function is_2bit(entry)
 end
 
 
--- Returns what this rank adds, and where the sum over the ranks goes: an array of the store's own.
+-- Returns this rank's contribution, and the store's array for the sum over the ranks.
 local function merge(self, entry, list)
   if is_2bit(entry) then
     local sent = store.compress(entry, 1, self:_sum(entry, list))
@@ -151,12 +151,12 @@ function DistStore:_push_all(groups, priority)
 end
 
 
---- Returns which bucket each key goes in when these are pushed together; nil: the messages wait for
+--- Returns the bucket of each key if these keys are pushed together; nil: the messages wait for
 -- all of backward anyway, since devices' gradients are added, or compressed, after it (for
 -- modules).
 -- @tparam {string,...} keys
 -- @tparam table values per key a list over devices
--- @treturn ?table from 0, by key
+-- @treturn ?table number of the bucket from 0, by key
 function DistStore:_buckets(keys, values)
   return buckets.by_key(self, keys, values, function(group)
     return goes_by_nccl(self, group)
@@ -165,7 +165,7 @@ function DistStore:_buckets(keys, values)
 end
 
 
---- Keeps a device's array as the stored one: updates change it, and a pull has nothing to copy (for
+--- Uses a device's array as the stored one: updates change it, and a pull copies nothing (for
 -- modules).
 function DistStore:_adopt(key, x)
   local entry = self._entries[key]
@@ -186,7 +186,7 @@ end
 local SHORTER = { ["2bit"] = true, float16 = true, bfloat16 = true }
 
 --- Sends gradients as a shorter type from now on.
--- @tparam table params type = "2bit" (threshold = 0.5; what is too small waits for the next time),
+-- @tparam table params type = "2bit" (threshold = 0.5; the rest is added to the next gradient),
 --   "float16" or "bfloat16"
 function DistStore:set_gradient_compression(params)
   local kind = type(params) == "table" and params.type
@@ -206,8 +206,8 @@ end
 DistStore._barrier = DistStore.barrier
 
 
---- Raises E(value) with the first line that differs if ranks do not run the same.
--- @string what in words
+--- Raises E(value) with the first differing line if the ranks' texts differ.
+-- @string what name of the compared text in the error
 -- @string text of this rank
 function DistStore:check_same(what, text)
   local texts = self._group:gather(text)

@@ -1,8 +1,8 @@
 --- Values that devices share: `ty.kv`.
 --
--- A store keeps an array per key. Pushed arrays of a key are summed over devices; the sum goes
--- through the updater, or takes the stored array's place where there is none. Pulled arrays are
--- copies of the stored one. All is queued.
+-- A store keeps an array per key. Pushed arrays of a key are summed over devices. The updater
+-- changes the stored array with the sum; without an updater the sum replaces the stored array.
+-- Pulled arrays are copies of the stored one. All work is queued.
 --
 --     local kv = ty.kv.create("device")
 --     kv:init("w", weight)
@@ -29,9 +29,9 @@ local kv = { KVStoreBase = store.KVStoreBase, KVStore = store.KVStore }
 local stores = {}                                        -- users' classes by name
 
 
---- Makes a user's class known to `create`.
+--- Registers a user's class for `create`.
 -- @tparam table kind a class that extends KVStoreBase
--- @string[opt] name in any case; the class's own otherwise
+-- @string[opt] name in any case; by default the class's name
 -- @treturn table the class
 function kv.register(kind, name)
   stores[namespace.class_key(kind, name, kv.KVStoreBase, "kv.register")] = kind
@@ -45,9 +45,9 @@ local ELSEWHERE = { "horovod", "byteps" }
 local CREATE = args.form("kv.create", { { "name", "text", "local" } })
 
 --- Returns a store by name.
--- @string[opt="local"] name in any case: "local", "device", "nccl", or a registered one; others
--- that need more than one process E(unsupported). "nccl" without that library E(device), which
--- says what is missing
+-- @string[opt="local"] name in any case: "local", "device", "nccl", "dist_sync",
+--   "dist_device_sync", "dist_async", or a registered one; names of other libraries are
+--   E(unsupported). "nccl" without NCCL is E(device), which says what is missing
 function kv.create(...)
   local name = CREATE(...).name:lower()
   if stores[name] then

@@ -1,9 +1,9 @@
---- The store of one process; see `kvstore.lua`.
+--- The store of one process; see `kvstore/init.lua`.
 --
--- Per key: the stored array, its place in the order of keys, the buffer that sums are made in
--- (on the device that was chosen when several arrays were pushed first), and with compression
--- what each device's earlier gradients have left over. A single pushed array is not copied:
--- without an updater it becomes the stored one, so later writes to it are seen by `pull`; the
+-- It keeps per key the stored array, its position in the order of keys, the buffer for sums
+-- (on the device that was chosen when several arrays were first pushed), and with compression
+-- the residual of each device's gradients. A single pushed array is not copied:
+-- without an updater it becomes the stored one, so `pull` sees later writes to it; the
 -- sum of several is the buffer itself.
 --
 -- @module tycho.kvstore.local
@@ -189,8 +189,8 @@ end
 
 -- Sums --------------------------------------------------------------------------------------------
 
---- Returns the device that sums of a key are made on: the CPU, or (with on_devices in any case) of
--- the pushed arrays' devices the one with least to do.
+--- Returns the device for sums of a key: the CPU, or, if the store or `on_devices` says so, the
+-- least used one of the pushed arrays' devices.
 function KVStore:_choose(list, on_devices)
   if not (on_devices or self._on_devices) then
     return self._home
@@ -204,8 +204,8 @@ function KVStore:_choose(list, on_devices)
 end
 
 
--- Returns what a device sends of a gradient with 2-bit compression: +threshold, -threshold or 0 for
--- each element of the accumulated gradient; the rest is kept for the next call.
+-- Returns the 2-bit compression of a device's gradient: +threshold, -threshold or 0 for each
+-- element of gradient plus residual; the difference is the new residual.
 function store.compress(entry, i, x)
   local threshold = entry.compression.threshold
   if x.dtype ~= "float32" then
@@ -240,7 +240,7 @@ function KVStore._buffer(_, entry, like)
 end
 
 
---- Returns the sum of a key's arrays, in an array of the store's own.
+--- Returns the sum of a key's arrays, in the store's buffer.
 function KVStore:_sum(entry, list)
   entry.device = entry.device or self:_choose(list)
   local near = {}
@@ -278,7 +278,7 @@ function store.follow(entry, sum)
 end
 
 
---- Gives a sum to the updater, or stores it.
+--- Passes a sum to the updater, or stores it if there is none.
 function KVStore:_take(key, entry, merged)
   if not self._updater then
     entry.stored = class.keep(merged)
@@ -334,7 +334,7 @@ local PUSH = args.form("KVStore:push", { { "key", "any" }, { "value", "any" }, "
 --- Sums the values of each key and stores the sum, or passes it to the updater.
 -- @param key number or text, or a list; all keys of a store are of one kind
 -- @param value an array, a list (one per device, or one per key), or a list of lists
--- @tparam[opt] table options priority = 0: of sums over ranks that wait, the highest goes first
+-- @tparam[opt] table options priority = 0: of waiting sums over ranks, the highest is sent first
 function KVStore:push(...)
   local a = PUSH(...)
   push(self, a.key, a.value, a.priority, "KVStore:push")
@@ -485,7 +485,7 @@ end
 
 -- For modules (not for users) ---------------------------------------------------------------------
 
---- Puts a value in place of a stored one; keys that are not known are left alone.
+--- Replaces a stored value; unknown keys are ignored.
 function KVStore:_put(key, x)
   local entry = self._entries[key]
   if entry and not rawequal(entry.stored, x) then
@@ -514,7 +514,7 @@ end
 
 -- Other -------------------------------------------------------------------------------------------
 
---- Returns whether the store can do something: "optimizer"; another word E(value).
+--- Returns whether the store has a capability: "optimizer"; other words are E(value).
 function KVStore.is_capable(_, capability)
   if type(capability) ~= "string" or capability:lower() ~= KVStoreBase.OPTIMIZER then
     Error.raise{ code = "value", func = "KVStore:is_capable", argument = "capability",

@@ -1,9 +1,9 @@
---- The store "nccl": `device`, whose sums over GPUs and copies to them NCCL makes.
+--- The store "nccl": like "device", with sums over GPUs and copies to them by NCCL.
 --
--- Each array that is pushed for a key is on a GPU of its own. What is pushed at once goes as few
--- messages (buckets.lua), after which every GPU has the sums. An optimizer's update is made on one
--- of them, the one with the least to do, and a pull broadcasts what it made. Sums are added in
--- NCCL's order: those of two GPUs have the bits of `device`, those of more GPUs its values.
+-- The arrays that are pushed for a key are on different GPUs. Keys that are pushed together are
+-- sent as few messages (buckets.lua), after which every GPU has the sums. An optimizer's update
+-- runs on the least used GPU, and a pull broadcasts the result. Sums are added in NCCL's order: for
+-- two GPUs they have the bits of "device", for more GPUs they may differ in the last bits.
 --
 -- @module tycho.kvstore.nccl
 
@@ -32,7 +32,7 @@ end
 
 
 --- Returns the group of the GPUs of a list's arrays, made once.
--- @tparam table groups those that were made, by name
+-- @tparam table groups existing groups, by name
 -- @tparam {NDArray,...} list
 -- @tparam[opt] Group ranks the processes whose GPUs belong to it
 function nccl.find_group(groups, list, ranks)
@@ -48,7 +48,7 @@ function nccl.find_group(groups, list, ranks)
 end
 
 
---- Returns arrays for the sums of a key, one like each of a list, on its GPU; they are kept.
+--- Returns the store's arrays for the sums of a key, one like each array of a list, on its GPU.
 function nccl.buffers(entry, list)
   local kept = entry.sums
   if not kept or kept.name ~= buckets.devices_of(list) or kept[1]._dtype ~= list[1]._dtype then
@@ -85,7 +85,7 @@ function nccl.chosen(kv, entry, list)
       if sum.context == entry.device then
         return sum
       end
-    end                                                  -- other GPUs than before
+    end                                                  -- the GPUs differ from those before
   end
 end
 
@@ -168,8 +168,8 @@ local function has_own(entry, i, x)
 end
 
 
--- Returns the arrays of a broadcast, the stored one in its GPU's place, and that place; nil: copies
--- do.
+-- Returns the arrays of a broadcast, with the stored one at the position of its GPU, and that
+-- position; nil: use copies instead.
 local function plan_broadcast(entry, list)
   local from, root = entry.stored, nil
   local arrays, names = {}, {}
@@ -206,7 +206,7 @@ function NcclStore:_give(group, func)
 end
 
 
---- Returns which bucket each key goes in when these are pushed together; nil: none is added (for
+--- Returns the bucket of each key if these keys are pushed together; nil: no sum is needed (for
 -- modules).
 function NcclStore:_buckets(keys, values)
   return buckets.by_key(self, keys, values, has_several)

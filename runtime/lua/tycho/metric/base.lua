@@ -1,7 +1,7 @@
---- The base of metrics: sums, names, reading of arrays; see `metric.lua`.
+--- The base of metrics: sums, names, reading of arrays; see `metric/init.lua`.
 --
--- A user's class extends EvalMetric and writes `update(labels, preds)`, which changes `sum_metric`
--- and `num_inst`; one that keeps `global_sum_metric` and `global_num_inst` too says so by
+-- A user's class extends EvalMetric and defines `update(labels, preds)`, which changes `sum_metric`
+-- and `num_inst`. If it also maintains `global_sum_metric` and `global_num_inst`, it passes
 -- `has_global_stats = true` to the base.
 --
 -- @module tycho.metric.base
@@ -35,12 +35,12 @@ for _, name in ipairs{ "float32", "float64", "uint8", "int32", "int8", "bool" } 
   DIRECT[args.DTYPES[name]] = true
 end
 
--- The arrays whose elements an update reads through pointers: in compiled code
--- nothing else keeps them alive.
+-- The arrays whose elements an update reads through pointers. Without this list nothing might keep
+-- them alive in compiled code.
 local held = {}
 
 --- Returns the elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`;
--- good until the update ends. Waits.
+-- valid until the update ends. Waits.
 function base.read(x, func)
   if not is_array(x) then
     x = host.from_table(x, args.DTYPES.float32, func)
@@ -60,7 +60,7 @@ end
 
 --- Returns the number of elements before, of and after an axis (from 0, negative from the end).
 -- @treturn int outer
--- @treturn int size, nil where there is no such axis
+-- @treturn ?int size, nil if there is no such axis
 -- @treturn int inner
 function base.split(shape, axis)
   axis = axis < 0 and axis + #shape or axis
@@ -86,8 +86,8 @@ local function as_list(x)
 end
 
 
---- Returns labels and predictions as lists of one length (E(shape) otherwise); single arrays are
--- wrapped. No predictions at all are E(value).
+--- Returns labels and predictions as lists of equal length, else E(shape); a single array becomes a
+-- list. Missing predictions are E(value).
 function base.check_counts(labels, preds, func)
   if preds == nil then
     Error.raise{ code = "value", func = func or "EvalMetric:update", argument = "preds",
@@ -109,7 +109,7 @@ end
 -- The class ---------------------------------------------------------------------------------------
 
 --- Base of metrics. Fields: name, num_inst, sum_metric, global_num_inst, global_sum_metric;
--- has_nan: whether predictions since the last full reset had NaN, for metrics that look for it.
+-- has_nan: whether predictions since the last full reset had NaN, for metrics that check this.
 -- @type EvalMetric
 local EvalMetric = Class:extend("EvalMetric")
 base.EvalMetric = EvalMetric
@@ -121,9 +121,9 @@ local BASE = args.form("metric.EvalMetric", {
   NAMES[1], NAMES[2], NAMES[3], { "has_global_stats", "boolean", false }, { "options", "dict?" },
 })
 
---- @string[opt] name the class's own otherwise
--- @tparam[opt] {string,...} output_names which outputs `update_dict` takes
--- @tparam[opt] {string,...} label_names which labels
+--- @string[opt] name by default the class's name
+-- @tparam[opt] {string,...} output_names outputs that `update_dict` uses; by default all
+-- @tparam[opt] {string,...} label_names labels that it uses; by default all
 function EvalMetric:init(...)
   local a = BASE(...)
   self.name, self.output_names, self.label_names = a.name or self.class_name:lower(),
@@ -159,8 +159,8 @@ end
 
 
 --- Warns once if a label is not a class (not for users).
--- @number label the largest one
--- @int classes how many there are
+-- @number label the largest label
+-- @int classes the number of classes
 function EvalMetric:_check_label(label, classes)
   if label >= classes and not self._label_reported then
     self._label_reported = true
@@ -179,7 +179,7 @@ function EvalMetric:update(labels, preds)
 end
 
 
--- Returns the arrays by name that are asked for, or all in order.
+-- Returns the arrays of the wanted names, or all in order.
 local function select_arrays(given, wanted, func)
   local dict, names = args.pairs_of(given)
   local list = {}
@@ -216,9 +216,9 @@ local function match_labels(outputs, labels)
 end
 
 
--- Returns the labels that an update by name takes: those that the metric names. Tables by name have
--- no order, and chosen outputs may be some of all: then labels are those of the outputs, `a_label`
--- of `a_output`.
+-- Returns the names of the labels for an update by name: the metric's `label_names`, if set. Else,
+-- as tables by name have no order and not all outputs may be used, the labels that belong to the
+-- outputs by name, `a_label` to `a_output`.
 local function label_names(self, labels, preds)
   local outputs = self.output_names
   if self.label_names or #labels > 0 and (not outputs or #outputs == #labels) then
@@ -248,7 +248,7 @@ function EvalMetric:update_dict(labels, preds)
   if rawget(getmetatable(self), "is_built_in") then
     self:update(chosen, preds)
   else
-    class.outside(self.update, self, chosen, preds)      -- a class of one's own may keep arrays
+    class.outside(self.update, self, chosen, preds)      -- a user's class may keep arrays
   end
 end
 
@@ -299,7 +299,7 @@ function EvalMetric:get_global_name_value()
 end
 
 
---- Returns a table that `create` makes an equal metric of.
+--- Returns a table from which `create` makes an equal metric.
 function EvalMetric:get_config()
   local config = { metric = self.class_name, name = self.name, output_names = self.output_names,
     label_names = self.label_names }
@@ -331,7 +331,7 @@ end
 function base.register(kind, name)
   name = namespace.class_key(kind, name, base.EvalMetric, "metric.register")
   if base.registry[name] and base.registry[name] ~= kind then
-    log:warning(("metric '%s' is registered anew"):format(name))
+    log:warning(("metric '%s' is registered again"):format(name))
   end
   base.registry[name] = kind
   if rawget(kind, "class_name") == "EvalMetric" then

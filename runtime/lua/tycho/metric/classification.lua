@@ -1,6 +1,6 @@
---- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric.lua`. Labels are
--- truncated to integers, classes count from 0. Where a prediction has NaN no class is the largest,
--- and it counts as wrong.
+--- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric/init.lua`.
+-- Labels are truncated to integers, classes count from 0. A prediction with NaN has no largest
+-- class and counts as wrong.
 --
 -- @module tycho.metric.classification
 
@@ -23,8 +23,8 @@ end
 
 local NAN = 0 / 0
 
--- Returns which of n numbers, `step` apart, is the largest; the first of equal ones; NaN where one
--- is NaN.
+-- Returns the index, from 0, of the largest of n numbers that are `step` apart, the first of equal
+-- ones; NaN if one of them is NaN.
 local function argmax(p, n, step)
   local best, most = 0, p[0]
   for c = 0, n - 1 do
@@ -81,8 +81,8 @@ end
 
 -- Accuracy ----------------------------------------------------------------------------------------
 
---- The part of right predictions. Where predictions have another shape than labels, the class is
--- the place of the largest along `axis`. Option axis = 1.
+--- The share of right predictions. If predictions have another shape than labels, the class is
+-- the index of the largest value along `axis`. Option axis = 1.
 kinds.Accuracy = base.kind("Accuracy", "accuracy", { { "axis", "integer", 1 } }, "acc")
 
 local function count_equal(a, b, n)
@@ -120,8 +120,8 @@ function kinds.Accuracy:_update(labels, preds)
 end
 
 
---- The part of labels among the k most likely classes. Option top_k, above 1 and
--- at most the number of classes; the name ends in it.
+--- The share of labels among the k most likely classes. Option top_k, above 1 and
+-- at most the number of classes; the metric's name ends in it.
 kinds.TopKAccuracy = base.kind("TopKAccuracy", "top_k_accuracy", { { "top_k", "integer", 1 } },
   "top_k_accuracy", "top_k_acc")
 local init_top = kinds.TopKAccuracy.init
@@ -139,7 +139,8 @@ function kinds.TopKAccuracy:init(...)
 end
 
 
--- Returns whether fewer than k classes of a row are more likely than c; of equal ones the later is.
+-- Returns whether fewer than k classes of a row are more likely than c; of equal classes the later
+-- one counts as more likely.
 local function is_among(p, n, c, k)
   if not (c >= 0 and c < n) then
     return false
@@ -320,7 +321,7 @@ end)
 
 -- Many classes ------------------------------------------------------------------------------------
 
---- The correlation of predicted and true classes, from the matrix of how often each pair was met.
+--- The correlation of predicted and true classes, from their confusion matrix.
 kinds.PCC = base.kind("PCC", "pcc")
 kinds.PCC.may_be_nan = true                              -- with one class only
 
@@ -396,7 +397,7 @@ function kinds.PCC:_update(labels, preds)
   self.global_sum_metric = correlation(self._global) * self.global_num_inst
 end
 
--- Interpreted: compiled, its loops over growing tables gave wrong counts now and then.
+-- Interpreted, since compiled loops over its growing tables sometimes gave wrong counts.
 require("jit").off(kinds.PCC._update, true)
 require("jit").off(margins)
 require("jit").off(correlation)

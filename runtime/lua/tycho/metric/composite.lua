@@ -1,4 +1,5 @@
---- Metrics made of others or of functions: CompositeEvalMetric, CustomMetric, np; see `metric.lua`.
+--- Metrics made of others or of functions: CompositeEvalMetric, CustomMetric, np; see
+-- `metric/init.lua`.
 --
 -- @module tycho.metric.composite
 
@@ -23,9 +24,8 @@ local COMPOSITE = args.form("metric.CompositeEvalMetric", {
   { "label_names", "list?" },
 })
 
---- @tparam[opt] table metrics what `create` takes
--- @tparam[opt] table options name, and output_names, label_names: those that `update_dict` passes
--- on
+--- @tparam[opt] table metrics anything that `create` takes
+-- @tparam[opt] table options name; output_names, label_names: arrays that `update_dict` passes on
 function Composite:init(...)
   local a = COMPOSITE(...)
   self.metrics = {}
@@ -37,7 +37,7 @@ function Composite:init(...)
 end
 
 
---- Adds a metric, or what `create` takes.
+--- Adds a metric, or anything that `create` takes.
 function Composite:add(metric)
   self.metrics[#self.metrics + 1] = base.create(metric)
 end
@@ -138,8 +138,8 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
---- What a function of labels and predictions, both nested tables, gives: a number, which
--- counts as one, or sum and count.
+--- A metric by a function of labels and predictions, both nested tables. It returns a number, which
+-- counts as one sample, or a sum and a count.
 -- @type CustomMetric
 local Custom = base.EvalMetric:extend("CustomMetric")
 groups.CustomMetric = base.register(Custom)
@@ -159,7 +159,7 @@ function Custom:init(...)
 end
 
 
-local Nested = { __metatable = false }                   -- plain tables but for this error
+local Nested = { __metatable = false }                   -- plain tables that refuse arithmetic
 
 function Nested.__index(_, key)
   if key == 0 or type(key) == "string" then

@@ -1,6 +1,6 @@
---- How good predictions are: `ty.metric`.
+--- Measures of the quality of predictions: `ty.metric`.
 --
--- A metric adds up what `update` finds and `get` gives the mean. There are two sums: a local one,
+-- `update` adds to a metric's sums, `get` returns the mean. There are two sums: a local one,
 -- which `reset_local` clears, and a global one, which only `reset` clears.
 --
 --     local m = ty.metric.create("acc")                      -- or ty.metric.Accuracy{ axis = 1 }
@@ -58,7 +58,7 @@ local function from_config(config)
 end
 
 
--- Returns the metric of a list, whose named part is options of all its members.
+-- Returns the metric of a list, whose named entries are options of all members.
 local function from_list(list, options)
   local all, members = {}, {}
   for key, value in pairs(list) do
@@ -78,8 +78,8 @@ end
 
 
 --- Returns a metric from a name (in any case), a function, a list of these, the table that
--- `get_config` gives (or its JSON text), or a metric.
--- @param x unknown name E(name)
+-- `get_config` returns (or its JSON text), or a metric.
+-- @param x an unknown name is E(name)
 -- @tparam[opt] table options
 function metrics.create(x, options)
   if type(x) == "string" then

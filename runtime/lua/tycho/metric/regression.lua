@@ -1,5 +1,5 @@
 --- Metrics of numbers and probabilities: errors, cross entropy, perplexity, correlation, mean
--- of outputs; see `metric.lua`.
+-- of outputs; see `metric/init.lua`.
 --
 -- @module tycho.metric.regression
 
@@ -136,7 +136,7 @@ kinds.NegativeLogLikelihood = entropy_metric("NegativeLogLikelihood", "nll-loss"
 
 
 --- exp of the mean of -log of the labels' probabilities, which count as at least 1e-10.
--- Options ignore_label (labels that do not count; `ty.null`: none), axis = -1 of the
+-- Options ignore_label (samples with this label are skipped; `ty.null`: none), axis = -1 of the
 -- classes. Predictions are matrices.
 kinds.Perplexity = base.kind("Perplexity", "perplexity", {
   { "ignore_label", "number|null" }, { "axis", "integer", -1 },

@@ -4,7 +4,7 @@
 --                                                 -- run/m-symbol.json, run/m-0003.params
 --     local net, arg_params, aux_params = ty.model.load_checkpoint("run/m", 3)
 --
--- Files are written beside their place first and moved then, so a crash leaves the old ones.
+-- Files are written under a temporary name and renamed, so a crash leaves the old ones.
 --
 -- @module tycho.model.checkpoint
 
@@ -37,13 +37,12 @@ function checkpoint.file_name(prefix, epoch, kind)
 end
 
 
---- What becomes of a training that cannot write its checkpoint, as forms of arguments have it.
+--- The parameter `on_error` of call forms: the reaction to a checkpoint that cannot be written.
 checkpoint.ON_ERROR = { "on_error", { "stop", "warn" }, "stop" }
 
 
---- Calls f, which writes a checkpoint. Where the files cannot be written (the disk is full, the
--- folder is gone) and `on_error` is "warn", the log says so and the training goes on; the files
--- that were there are whole.
+--- Calls f, which writes a checkpoint. If the files cannot be written (the disk is full, the
+-- folder is gone) and `on_error` is "warn", logs a warning and returns; the old files are intact.
 -- @string on_error
 -- @param logger
 -- @tparam function f
@@ -76,8 +75,8 @@ end
 --- Reads parameters.
 -- @string path
 -- @string func for errors
--- @bool[opt=false] strict names of another kind are E(format); else only those of no kind are, and
---   the others are left out
+-- @bool[opt=false] strict names with a prefix other than `arg:` and `aux:` are E(format); without
+--   it only names without a prefix are, and others are skipped
 -- @treturn table arg_params
 -- @treturn table aux_params
 function checkpoint.read_params(path, func, strict)

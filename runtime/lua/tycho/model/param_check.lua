@@ -1,8 +1,8 @@
---- Do given parameters fit a module's own? Every difference is found before anything is written.
+--- Checks that given parameters fit those of a module, before any is written.
 --
--- The error carries three sorted lists: `missing` (own names that were not given), `extra` (given
--- names that are not own) and `mismatch` (names whose shapes differ), so that a script can act on
--- them (rename, drop, initialise) and try again.
+-- The error has three sorted lists: `missing` (names of the module that were not given), `extra`
+-- (given names that the module lacks) and `mismatch` (names whose shapes differ), so that a script
+-- can rename, drop or initialise them and try again.
 --
 -- @module tycho.model.param_check
 
@@ -13,7 +13,7 @@ local class = require "tycho.ndarray.class"
 
 local params = {}
 
-local SHOWN = 8                                          -- names of a list that the text spells out
+local SHOWN = 8                                          -- names of a list in the error's text
 
 
 --- Returns copies of arrays, by the same names.
@@ -26,7 +26,7 @@ function params.copies(arrays)
 end
 
 
---- Refuses names of a file's entries, which are not names of parameters, and lists: E(name).
+--- Raises E(name) for lists, and for names of file entries (`arg:NAME`) instead of parameter names.
 -- @tparam ?table given arrays by name
 -- @string func for errors
 function params.check_names(given, func)
@@ -41,7 +41,7 @@ function params.check_names(given, func)
 end
 
 
--- Returns whether an array has a shape, of which sizes may be unknown: 0, or none at all.
+-- Returns whether an array has a shape; sizes of 0, and a shape without sizes, are unknown and fit.
 local function fits(shape, want)
   local same = #want == 0 or #shape == #want
   for i = 1, same and #want or 0 do
@@ -137,10 +137,11 @@ end
 --- Raises E(name) for names that differ, E(shape) if only shapes do.
 -- @tparam {table,table} own arguments and auxiliary states by name: arrays, or shapes, in which 0
 --   is an unknown size
--- @tparam {table,table} given likewise; where one is nil, nothing of it is missing
--- @tparam table allow allow_missing; allow_extra ("some": if one given name at least is an own
---   one); is_missing: function of a name -> whether it must be given; what: what becomes of missing
---   ones, in words
+-- @tparam {table,table} given the same for the given parameters; if one is nil, none of its names
+--   count as missing
+-- @tparam table allow allow_missing; allow_extra ("some": if at least one given name is one of the
+--   module); is_missing: function of a name -> whether it must be given; what: the advice for
+--   missing ones in the error
 -- @string func for errors
 function params.check(own, given, allow, func)
   local lists, own_names = { missing = {}, extra = {}, mismatch = {}, shapes = {} }, {}
@@ -170,7 +171,7 @@ end
 --- Returns parameters under other names.
 -- @tparam table dict name -> array
 -- @tparam[opt] function rename of a name -> its new name, or nil to keep it
--- @string func for errors: two that get one name are E(name)
+-- @string func for errors: two parameters with the same new name are E(name)
 function params.renamed(dict, rename, func)
   local result = named{}
   for name, x in pairs(dict) do

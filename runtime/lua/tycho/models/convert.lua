@@ -56,7 +56,7 @@ end
 -- @string to path
 -- @tparam table options shapes: input name -> sizes, which some formats need, ONNX of the network
 --   that is written; at: keys to a network inside the file
--- @treturn string what was written
+-- @treturn string a description of the written file
 function convert.convert(from, to, options)
   local source, target = formats.of(from, FUNC), formats.by_ending(to, FUNC)
   if source.network then

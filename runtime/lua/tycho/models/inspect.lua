@@ -1,4 +1,4 @@
--- What a file of a model or of arrays holds: `tycho --inspect FILE`.
+-- Shows the contents of a file with a model or arrays: `tycho --inspect FILE`.
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
@@ -233,7 +233,7 @@ end
 
 -- The command -------------------------------------------------------------------------------------
 
--- Writes what a file holds.
+-- Writes a description of a file.
 -- @string path
 -- @tparam table options shapes: input name -> sizes; at: keys to a network inside the file; all:
 --   every array and layer

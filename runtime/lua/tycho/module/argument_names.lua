@@ -37,7 +37,7 @@ end
 --- Refuses names that are not arguments: E(name).
 -- @tparam Symbol symbol
 -- @tparam {string,...} given
--- @string what the option that has them
+-- @string what name of the option
 -- @param[opt] logger gets a warning instead
 function argument_names.check(symbol, given, what, logger)
   if #given == 0 then

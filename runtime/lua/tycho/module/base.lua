@@ -1,4 +1,4 @@
---- What all modules share: the life cycle, parameter files; further methods in module/scoring.lua,
+--- The base of modules: the life cycle, parameter files; further methods in module/scoring.lua,
 -- module/fit.lua and module/training_state.lua.
 --
 -- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward,
@@ -96,7 +96,7 @@ end
 
 -- States of the life cycle ------------------------------------------------------------------------
 
--- flag -> what to do first
+-- flag -> advice in errors
 local FIRST = {
   binded                = "call bind first",
   params_initialized    = "call init_params or set_params first",
@@ -330,7 +330,7 @@ function BaseModule._extend_options(options, more)
 end
 
 
---- Options of init_params, for subclasses. `initializer = ty.null` means none.
+--- Options of init_params, for subclasses. `initializer = ty.null` means no initializer.
 BaseModule.INIT_PARAMS = {
   { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
   { "allow_missing", "boolean", false }, { "force_init", "boolean", false },
@@ -345,7 +345,7 @@ BaseModule.SET_PARAMS = {
 }
 
 
---- Returns the initializer of a call of init_params: nil for none.
+--- Returns the initializer of a call of init_params, or nil.
 function BaseModule._initializer(given)
   if given == null then
     return nil
@@ -421,7 +421,8 @@ function BaseModule.memory(_)
 end
 
 
---- Returns what keeps optimizer states: for the saved state of a training (not for users).
+--- Returns the object with the optimizer's states, for the saved state of a training (not for
+-- users).
 -- @treturn table list of `{updater, module}`
 function BaseModule._updaters(_)
   return {}
@@ -465,7 +466,7 @@ function BaseModule._first_bad_number(_)
 end
 
 
---- Marks the module as freed; subclasses free what they hold.
+--- Marks the module as freed; subclasses also free their objects.
 function BaseModule:free()
   self._freed = true
 end

@@ -277,7 +277,7 @@ local WARM = args.form("BucketingModule:warm", {
 })
 
 --- Binds several buckets ahead of their batches.
--- @tparam table options keys, data_shapes: function of a key, label_shapes: likewise
+-- @tparam table options keys, data_shapes and label_shapes: functions of a key
 function BucketingModule:warm(...)
   self:_need("warm", "binded", "params_initialized")
   local a, current = WARM(...), self._curr_bucket_key

@@ -60,7 +60,7 @@ local MODULE = args.form("callback.module_checkpoint", {
 -- @string prefix
 -- @int[opt=1] period
 -- @bool[opt=false] save_optimizer_states
--- @string[opt="stop"] on_error where it cannot be written: "stop" raises, "warn" goes on
+-- @string[opt="stop"] on_error if it cannot be written: "stop" raises, "warn" logs and continues
 function callback.module_checkpoint(...)
   local a = MODULE(...)
   local period = math.max(a.period, 1)

@@ -64,7 +64,7 @@ end
 
 
 --- Returns the position in a batch of each of the bound inputs, by name.
--- @tparam ?table described what the batch says of its arrays
+-- @tparam ?table described descriptions of the batch's arrays
 -- @tparam table bound descriptions, or names
 -- @treturn ?{int,...} positions in the batch; nil: the arrays are in the bound order, or their
 --   names are others

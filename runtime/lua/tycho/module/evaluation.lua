@@ -1,4 +1,4 @@
---- What training and scoring have in common: metrics, callbacks of batches (not for users).
+--- Functions shared by training and scoring: metrics, callbacks of batches (not for users).
 --
 -- @module tycho.module.evaluation
 
@@ -146,7 +146,7 @@ local function labels_of(self, batch)
 end
 
 
---- Returns the rows of an array that count, as a view; E(value) if none would.
+--- Returns the rows of an array without padding, as a view; E(value) if there are none.
 -- @tparam NDArray x
 -- @int pad rows at the end that do not
 -- @string name for errors

@@ -379,7 +379,7 @@ function Group:memory()
 end
 
 
---- Frees all executors of this group; arrays and what other groups use stay.
+--- Frees all executors of this group, but not arrays and memory that other groups use.
 function Group:free()
   for _, set in ipairs(self._sets) do
     sets.drop(self, set)

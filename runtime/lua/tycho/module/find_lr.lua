@@ -19,7 +19,7 @@ local DIVERGED = 4                       -- times the least loss, above which th
 local FEWEST = 5                         -- points without which nothing is suggested
 local UNSETTLED = 10                     -- first losses, of few samples each: 1 / (1 - SMOOTH)
 
---- What a range test found. Fields: learning_rates, losses (smoothed), suggestion (nil: the loss
+--- The result of a range test. Fields: learning_rates, losses (smoothed), suggestion (nil: the loss
 -- never fell).
 -- @type RangeTest
 local RangeTest = Class:extend("RangeTest")

@@ -3,7 +3,7 @@
 -- For each batch: forward, backward, the metric, update, before the next batch is fetched and
 -- prepared, since preparing may switch to another bucket. Epochs and batches count from 0. An
 -- interruption (Ctrl-C) is an error object with `epoch` and `nbatch`; updates are never torn, so
--- training can go on from there.
+-- training can be resumed from there.
 --
 -- @module tycho.module.fit
 
@@ -185,7 +185,7 @@ local function init_optimizer(self, a)
 end
 
 
--- Sets whether the gradients of this training are scaled; the next training decides anew.
+-- Sets whether the gradients of this training are scaled; it does not affect later trainings.
 local function scale_loss(self, a)
   if self._scale_loss then
     a.scaler = a.loss_scale and LossScale(a.loss_scale) or nil
@@ -468,7 +468,7 @@ end
 -- @param validation_metric eval_metric by default
 -- @param num_epoch the number after the last epoch's, counted from 0
 -- @param optimizer an optimizer or its name; "sgd" by default
--- @param kvstore a store or its name; "local" by default, `ty.null`: none
+-- @param kvstore a store or its name; "local" by default, `ty.null`: no store
 -- @param optimizer_params {learning_rate = 0.01} by default
 -- @param count_pad whether rows that fill a last batch count in metrics
 -- @param batch_end_callback after each batch: a function of `{epoch, nbatch, eval_metric, locals}`,
@@ -478,7 +478,7 @@ end
 -- @param epoch_end_callback a function of epoch, symbol, arg_params, aux_params, or a list of them
 -- @param checkpoint {prefix, period = 1, resume = false, on_error = "stop"}: the whole state after
 --   each period-th epoch in `PREFIX.state`, from which resume goes on bit by bit; where it cannot
---   be written, "stop" raises the error and "warn" goes on with a line in the log
+--   be written, "stop" raises the error and "warn" logs a warning and continues
 -- @param clip_global_norm the length that all gradients together, as the optimizer takes them, may
 --   have at most
 -- @param accumulate batches whose mean gradient makes one update; fewer are left for an epoch's

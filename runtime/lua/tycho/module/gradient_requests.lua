@@ -1,4 +1,4 @@
---- What is requested of the gradients of a group's arguments: `grad_req` read and checked (not for
+--- Gradient requests of a group's arguments: `grad_req` read and checked (not for
 -- users).
 --
 -- @module tycho.module.gradient_requests

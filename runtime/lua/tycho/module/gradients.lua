@@ -1,5 +1,5 @@
---- What `fit` does to gradients between backward and update: their mean over several batches, their
--- common length (not for users).
+--- Changes of gradients between backward and update in `fit`: their mean over several batches,
+-- their common length (not for users).
 --
 -- A part is `{copies, scale}` of one optimizer: for each parameter a list of gradients over
 -- devices, whose sum is the gradient, and the factor by which the optimizer multiplies it.
@@ -60,7 +60,7 @@ end
 -- limit.
 -- @tparam table parts
 -- @number limit length of all parameters' gradients as one vector
--- @treturn ?NDArray their length before, one element; nil where there are none
+-- @treturn ?NDArray their norm before, one element; nil if there are no gradients
 function gradients.clip(parts, limit)
   local total, ctx
   for _, part in ipairs(parts) do

@@ -1,7 +1,7 @@
 --- The states of a group of executors: inputs that keep their values from batch to batch. Adds
 -- methods to DataParallelExecutorGroup.
 --
--- Each set of executors has arrays of its own for them, on buffers that a larger batch replaces.
+-- Each set of executors has separate arrays for them, on buffers that a larger batch replaces.
 -- Groups that share arrays share a note of each state: the number that it was set to, or `given`,
 -- the arrays that were written then; and `current`, the arrays that have the values now. Before a
 -- run the values go to the arrays of the executors that run.

@@ -5,7 +5,7 @@
 --       optimizer_params = { learning_rate = 0.1 } }
 --     print(mod:score(test, "acc")[1][2])
 --
--- The classes: `module.base` (what all have), `module.module` (a symbol),
+-- The classes: `module.base` (the common base), `module.module` (a symbol),
 -- `module.bucketing` (a symbol for each key, with common parameters and memory),
 -- `module.sequential` (a chain), `module.lua_module` (modules written in Lua),
 -- `module.executor_group` (executors on several devices). `module.fit` is the training

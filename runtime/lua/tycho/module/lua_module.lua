@@ -149,7 +149,7 @@ end
 
 -- LuaLossModule --------------------------------------------------------------------------------
 
---- A loss at the end of a chain: it hands its input on, and a function gives the gradient.
+--- A loss at the end of a chain: its output is its input, and a function computes the gradient.
 -- @type LuaLossModule
 local LuaLossModule = LuaModule:extend("LuaLossModule")
 LuaLossModule._guards_flags = true

@@ -49,7 +49,7 @@ function parts._check_arguments(...)
     for _, name in ipairs(list) do
       if seen[name] then
         Error.raise{ code = "name", func = "executor_manager._check_arguments", argument = name,
-          message = ("two variables are called '%s'; each %s needs a name of its own")
+          message = ("two variables are called '%s'; each %s needs a different name")
             :format(name, what) }
       end
       seen[name] = true

@@ -75,7 +75,7 @@ local NEW = args.form("mod.Module", {
   { "compression_params", "dict?" },
 })
 
--- Returns the given names; none for `ty.null`, the usual name for nil.
+-- Returns the given names; an empty list for `ty.null`, the usual name for nil.
 local function list_or(given, default)
   if given == null then
     return {}
@@ -267,7 +267,7 @@ local function check_shared(self, shared)
 end
 
 
---- Gives numbers to the parameters that have none (not for users).
+--- Gives numbers to parameters without a number (not for users).
 function Module:_number_parameters()
   local n = 0
   for _ in pairs(self._param_index) do

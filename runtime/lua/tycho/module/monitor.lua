@@ -190,7 +190,7 @@ function Monitor:toc()
 end
 
 
---- Ends a step and logs what was seen.
+--- Ends a step and logs the recorded values.
 function Monitor:toc_print()
   for _, row in ipairs(self:toc()) do
     log:info(("Batch: %7d %30s %s"):format(row[1], row[2], row[3]))

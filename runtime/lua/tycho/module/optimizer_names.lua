@@ -11,7 +11,7 @@ local optimizer_names = {}
 local FOREIGN = { lr = "learning_rate", weight_decay = "wd", eps = "epsilon" }
 
 
---- Returns where an option of optimizers has to be given; nil if it is none.
+--- Returns where an option of optimizers must be given; nil for other names.
 -- @string key
 function optimizer_names.advice(key)
   require "tycho.optimizer"                              -- registers them

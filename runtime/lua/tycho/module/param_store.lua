@@ -91,7 +91,7 @@ function ParamStore:given()
 end
 
 
---- Returns the arrays of a name on all devices; nil: it has none yet.
+--- Returns the arrays of a name on all devices; nil if it has none so far.
 function ParamStore:on_devices(name)
   return self._arrays[name]
 end

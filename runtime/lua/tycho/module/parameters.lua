@@ -46,7 +46,7 @@ end
 --- Refuses given parameters that are missing, or of another shape or network, before anything is
 -- written: E(name), E(shape) with the lists of `set_params` (not for users).
 -- @tparam table own parameters by name, arrays or shapes
--- @tparam table own_auxs auxiliary states likewise
+-- @tparam table own_auxs auxiliary states by name
 -- @tparam table a checked options of init_params
 function Module:_check_given(own, own_auxs, a)
   param_check.check({ own, own_auxs }, { a.arg_params, a.aux_params },

@@ -212,7 +212,7 @@ end
 
 
 --- Ends the display when the training ends, and writes the final state to the file.
--- @param e the error that ended it; nil: none
+-- @param e the error that ended it, or nil
 function Progress:finish(e)
   erase(self)
   if self._file then
@@ -223,7 +223,7 @@ function Progress:finish(e)
 end
 
 
---- Returns what `fit` reports to; nil: nothing is shown.
+--- Returns the object to which `fit` reports; nil if no progress is shown.
 -- @param module
 -- @tparam table a options of the fit
 function progress.of(module, a)

@@ -14,8 +14,8 @@ local ranks = {}
 
 -- Batches -----------------------------------------------------------------------------------------
 
---- Of each `size` batches in a row, the one with this rank's number. What does not make a whole row
--- is dropped, so that all ranks have equally many.
+--- Of each `size` consecutive batches, the one with this rank's number. What does not make a whole
+-- row is dropped, so that all ranks have equally many.
 -- @type RankIter
 local RankIter = data_of.DataIter:extend("RankIter")
 ranks.RankIter = RankIter

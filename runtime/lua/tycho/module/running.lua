@@ -123,7 +123,7 @@ local function labels_fit(self, first, is_train)
 end
 
 
--- Returns element types of undescribed labels: what follows from the data, else float32.
+-- Returns element types of undescribed labels: inferred from the data, else float32.
 local function label_types(self, data)
   local types, found = {}, {}
   for _, d in ipairs(data) do

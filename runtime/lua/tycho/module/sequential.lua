@@ -66,7 +66,7 @@ local ADD = args.form("SequentialModule:add", {
   { "auto_wiring", "boolean", false },
 })
 
---- Adds a module at the end; the chain must be bound anew.
+--- Adds a module at the end; the chain must be bound again.
 -- @tparam BaseModule module
 -- @tparam[opt] table options take_labels = false, auto_wiring = false
 -- @treturn SequentialModule itself

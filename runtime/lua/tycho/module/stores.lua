@@ -1,4 +1,4 @@
---- What a training does with a store: choosing it, giving it the parameters, updating through it.
+--- Use of a store in training: choosing it, passing it the parameters, updating through it.
 --
 -- @module tycho.module.stores
 

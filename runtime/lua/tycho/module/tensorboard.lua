@@ -26,7 +26,7 @@ local FORM = args.form("callback.TensorBoard", {
 -- @tparam[opt] table options period (10: batches between points of a curve), histograms (true: of
 --   all parameters after each epoch), graph (true: the network), hparams (numbers, texts and
 --   booleans by name: the run becomes a row of TensorBoard's table), on_error ("stop" raises where
---   the file cannot be written, "warn" goes on without it)
+--   the file cannot be written, "warn" continues without it)
 function TensorBoard:init(...)
   local a = FORM(...)
   self.dir, self.step = a.dir, 0
@@ -52,7 +52,7 @@ function TensorBoard:_attempt(f)
     error(e, 0)
   end
   self.writer = nil
-  log:warning("TensorBoard: the training goes on without event files: " .. e.message)
+  log:warning("TensorBoard: the training continues without event files: " .. e.message)
 end
 
 
@@ -171,7 +171,7 @@ function TensorBoard:__call(what, _, arg_params, aux_params)
 end
 
 
---- Writes what waits and closes the file.
+--- Writes buffered records and closes the file.
 function TensorBoard:close()
   if self.writer then
     self:_attempt(function() self.writer:close() end)

@@ -1,4 +1,4 @@
--- `tycho --top PID`: what a running training does.
+-- `tycho --top PID`: the state of a running training.
 
 local native = require "tycho.core.ffi"
 local top_file = require "tycho.module.top_file"

@@ -54,7 +54,7 @@ local function process(pid)
 end
 
 
--- Returns the effective user of a process; nil: there is none.
+-- Returns the effective user of a process; nil if there is no such process.
 local function read_user(pid)
   return (read(("/proc/%s/status"):format(pid)) or ""):match("Uid:%s*%d+%s+(%d+)")
 end
@@ -186,7 +186,7 @@ end
 -- @int pid
 -- @treturn table epoch, epochs, batch, batches, rate, eta, memory, metrics, state ...; stale: its
 --   process has ended
--- @raise E(io): there is none, or another user's; E(format)
+-- @raise E(io): it is missing or belongs to another user; E(format): it is damaged
 function top_file.read(pid)
   local own, owner = top_file.folder(), read_user(pid)
   local path = ("%s/%d"):format(own, pid)

@@ -26,7 +26,7 @@ local SAVE = args.form("Module:save_state", {
 local LOAD = args.form("Module:load_state", { { "path", "path" }, "*", { "train_data", "any?" } })
 
 
--- Returns an iterator's position; nil when it has none.
+-- Returns an iterator's position; nil if it does not support positions.
 local function read_position(it)
   local ok, state = pcall(function() return it:state() end)
   if ok then

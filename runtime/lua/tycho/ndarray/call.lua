@@ -1,5 +1,5 @@
---- Calls of operators on arrays: the arguments go through scratch arrays that are reused, so that a
--- small call costs little. Nothing here reads call forms (see `ndarray/operators.lua`).
+--- Calls of operators on arrays. Arguments are passed in reused scratch arrays, so that a small
+-- call costs little. Call forms are read elsewhere (`ndarray/operators.lua`).
 --
 --     call.unary("exp", "nd.exp", x, out)   call.scalar("_plus_scalar", "NDArray:__add", x, 2, out)
 --     call.binary("broadcast_add", "nd.add", x, y, out)
@@ -7,8 +7,8 @@
 --     call.many("split", "nd.split", inputs, n, params, outputs, nout)
 --     call.put_input(0, x); call.cached(entry, "nd.exp", out, holder)  -- ndarray/call_cache.lua
 --
--- Each raises the core's error; out of memory, it collects and tries once more. The work is queued:
--- results are read by `totable` and its kind.
+-- Each raises the core's error; out of memory, it collects garbage and tries once more. The work is
+-- queued: `totable` and other functions that read values wait for it.
 --
 -- @module tycho.ndarray.call
 
@@ -42,8 +42,8 @@ end
 
 
 -- Repeats a call that ran out of memory, after a collection; raises other errors. Kept out of the
--- hot path. `a` and `b` are what the scratch arrays point to; passing them on keeps them alive
--- until the call is over. Inputs that only the call refers to are kept over the collection.
+-- hot path. The scratch arrays point to `a` and `b`, which are parameters so that they live until
+-- the call ends: inputs to which only the call refers must survive the collection.
 local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
     for i = 0, nin - 1 do
@@ -67,12 +67,12 @@ local function free_all(arrays)
 end
 
 
-local convert                            -- what `call.set_convert` was given
+local convert                            -- the function of `call.set_convert`
 
 --- Sets a function that may replace inputs before a call that makes its outputs:
 -- `convert(op, ins, nin, attrs, nattr)` changes handles in `ins` and returns the arrays that it
 -- made, or nil. They are freed after the call.
--- @tparam[opt] function f nil: calls take what they are given
+-- @tparam[opt] function f nil: inputs are not converted
 function call.set_convert(f)
   convert = f
 end
@@ -116,13 +116,13 @@ function call.put_input(i, x)
 end
 
 
---- Calls an operator with one output on inputs that are in place: as bare pointers, so the caller
--- keeps the arrays on its stack, or in `holder`, until this returns. Do not call it last in a
--- function that has them (a tail call drops its frame). Returns the output.
+--- Calls an operator with one output on inputs that `put_input` has set. These are bare pointers,
+-- so the caller must keep the arrays on its stack, or in `holder`, until this returns; it must not
+-- make a tail call, which drops its frame. Returns the output.
 -- @tparam table entry `op`, `attr` and `nattr`, `nin`, as_is (inputs are not converted)
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
--- @param holder what keeps inputs alive
+-- @param holder any value that keeps the inputs alive
 -- @treturn NDArray
 function call.cached(entry, func, out, holder)
   put_out(out, func)
@@ -153,7 +153,7 @@ end
 --- Calls an operator with several outputs as `cached` does; returns a list of new arrays.
 -- @tparam table entry as above, and `nout`, at most 64
 -- @string func public name, for errors
--- @param holder what keeps inputs alive
+-- @param holder any value that keeps the inputs alive
 -- @treturn {NDArray,...}
 function call.cached_list(entry, func, holder)
   local nout = entry.nout
@@ -311,7 +311,7 @@ function call.fill(x, v, func)
 end
 
 
---- Returns a new array of zeros. Pages of a large one are first touched when it is used.
+--- Returns a new array of zeros. The pages of a large array are not touched before it is used.
 -- @tparam {int,...} shape
 -- @int dtype code
 -- @int device code
@@ -323,7 +323,7 @@ function call.zeros(shape, dtype, device, func)
 end
 
 
---- Copies values between any devices, with conversion of the element type; other shapes are
+--- Copies values between any devices, with conversion of the element type; unequal shapes are
 -- E(shape).
 -- @tparam NDArray to
 -- @tparam NDArray from

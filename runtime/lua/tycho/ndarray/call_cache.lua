@@ -1,11 +1,11 @@
---- The cache of call signatures: a call like one that was made before is recognised, not read.
+--- The cache of call signatures: the arguments of a repeated call are looked up instead of read.
 --
--- The first call of a kind is read in full (`registry.read_call`). Its entry, the attributes ready
--- for the core, is then stored in the operator's cache: a prefix tree (trie) over the names and
--- values of the parameters as the caller wrote them, in the order in which they stand in the
--- caller's table. A later call takes two look-ups per parameter. Of the inputs only the number is
--- part of the signature; they are put into place on the way. What is unusual (a mistake, a Context,
--- a list of outputs) is not found and is read in full.
+-- The first call with a signature is read in full (`registry.read_call`). Its entry, the attributes
+-- as the core takes them, is then stored in the operator's cache: a prefix tree (trie) over the
+-- names and values of the parameters as the caller wrote them, in the order of the
+-- caller's table. A later call takes two look-ups per parameter. The signature has the number of
+-- inputs; the search sets them with `call.put_input`. Unusual calls (a mistake, a Context,
+-- a list of outputs) are not found and are read in full.
 --
 --     local cache = call_cache.new(schema)                         -- nil: calls are always read
 --     local entry, out = call_cache.find(cache, self, whole, ...)  -- nil: read it
@@ -25,7 +25,7 @@ local getmetatable, next, select, type = getmetatable, next, select, type
 
 local call_cache = {}
 
-local MOST_NODES = 512                                   -- of a tree; then it is grown anew
+local MOST_NODES = 512                                   -- of a tree; then it is emptied
 local MOST_INPUTS = 60                                   -- `call.put_input` takes 64
 local OUT = 0                                            -- the position of `out`
 
@@ -34,7 +34,7 @@ local OUT = 0                                            -- the position of `out
 -- `names[name]` is the name of a parameter, `params[i]` that of one given by position; `root` and
 -- `size` are the tree.
 -- @tparam table schema
--- @treturn table nil: its calls depend on more than their arguments
+-- @treturn ?table nil: its calls depend on more than their arguments
 function call_cache.new(schema)
   if schema.name == "Custom" or schema.by_name.ctx then
     return nil
@@ -84,8 +84,8 @@ local function add_child(cache, node, name, value)
 end
 
 
--- Returns the node of a value that is not a key as it is: that of a list's text, or, with `grow`, a
--- new one; nil if there is none.
+-- Returns the node of a value that is not in the tree: for a list the node of its text; with `grow`
+-- a new node; else nil.
 local function child(cache, node, name, value, grow)
   local kind = type(value)
   if kind == "table" and value ~= null then
@@ -104,8 +104,8 @@ end
 
 local NOTHING = {}
 
--- Puts the inputs into place and follows the parameters: returns node, number of inputs, out; nil
--- if the call is not found. Never compiled, so that it may use the standard `next` (see
+-- Sets the inputs with `call.put_input` and follows the parameters. Returns node, number of inputs,
+-- out; nil if the call is not found. Never compiled, so that it may use the standard `next` (see
 -- `core/iterate.lua`).
 local function walk(cache, grow, first, list, n, options)
   local arrays, names, node, count, used = cache.arrays, cache.names, cache.root, 0, 0
@@ -163,7 +163,7 @@ jit.off(walk)
 
 -- Follows a call whose only argument is a table without a metatable: options, a list, or both.
 local function follow_table(cache, grow, first, whole, t)
-  local n = t[1] ~= nil and #t or 0                      -- of a table of names, `#` takes longer
+  local n = t[1] ~= nil and #t or 0                      -- `#` is slower for a table of names
   if n > (whole and 0 or MOST_INPUTS) then
     return nil
   end
@@ -187,32 +187,33 @@ local function follow(cache, grow, first, whole, ...)
 end
 
 
---- Returns the entry of a call that was made before; its inputs are then in place for
--- `call.cached`.
+--- Returns the entry of a call that was made before, and sets its inputs for `call.cached`.
 -- @tparam table cache
 -- @tparam NDArray first the object of a method, or nil
 -- @tparam boolean whole rule R2: a table's array part is the first parameter
 -- @param ... arguments
--- @treturn table the entry, and `out`
+-- @treturn ?table the entry; nil if the call is not found
+-- @treturn ?NDArray `out`
 function call_cache.find(cache, first, whole, ...)
   local node, count, out = follow(cache, false, first, whole, ...)
   return node and node[count], out
 end
 
 
---- Returns the same, sooner, where the only argument is a table without a metatable.
+--- Works as `find`, but faster, for a call whose only argument is a table without a metatable.
 -- @tparam table cache
 -- @tparam NDArray first as for `find`
 -- @tparam boolean whole as for `find`
 -- @tparam table t the argument
--- @treturn table the entry, and `out`
+-- @treturn ?table the entry; nil if the call is not found
+-- @treturn ?NDArray `out`
 function call_cache.find_table(cache, first, whole, t)
   local node, count, out = follow_table(cache, false, first, whole, t)
   return node and node[count], out
 end
 
 
--- Returns whether the walk has understood a call as reading it in full has.
+-- Returns whether the search has understood a call in the same way as `registry.read_call`.
 local function agrees(cache, c, count)
   for name, x in next, c.named do
     if c.inputs[cache.arrays[name]] ~= x then

@@ -1,16 +1,17 @@
---- The class of arrays: a Lua table around a native tensor, its fields, its end, and the scope that
--- frees arrays.
+--- The class of arrays: a Lua table around a native tensor, its fields, how it is freed, and the
+-- scope that frees arrays.
 --
--- An array is `{_h, _shape, _dtype, _slot}`: the handle, what the tensor is, read once because a
--- tensor never changes these, and who frees it. Four fields: a fifth doubles the memory of the
--- table, and each call makes one. `_readonly` (what monitors hand out), `_owner` (foreign memory)
--- and `_kept` (an object of the engine has it: scopes leave it) are set where they apply.
--- `_shape` never leaves the library, and arrays of one shape and device share it: nothing writes to
--- it. The field `shape` is a copy. After `free` the first four are gone, and asking for one of them
--- is E(state). `_size` and `_device` are found where they are asked for.
+-- An array is `{_h, _shape, _dtype, _slot}`: the handle, shape and type of the tensor, read once
+-- because they never change, and its slot (see "Handles"). There are four fields because a fifth
+-- doubles the memory of the table, and each call makes one. `_readonly` (for arrays of monitors),
+-- `_owner` (of foreign memory) and `_kept` (an object of the engine has it: scopes do not free it)
+-- are set only where they apply. `_shape` never leaves the library, and arrays of one shape and
+-- device share it, so no code may write to it; the field `shape` is a copy. After `free` the four
+-- fields are nil, and reading one of them is E(state). `_size` and `_device` are computed on
+-- access.
 --
--- Methods are added to the class by the other files of the folder; `ndarray/init.lua` puts all
--- together and defines `x[key]`.
+-- Methods are added to the class by the other files of the folder; `ndarray/init.lua` loads them
+-- and defines `x[key]`.
 --
 -- @module tycho.ndarray.class
 
@@ -35,8 +36,9 @@ local class = {}
 
 --- An array. Fields, all read-only: shape (a table, from 1), ndim, size (elements), dtype, context
 -- (ctx), T (transposed), stype ("default"), writable, grad (after attach_grad), fresh_grad.
--- `x[key]` is a part: a number from 0, a text such as "1:3, :", a list of both; arithmetic and
--- comparison by method (`x:gt(0)`). All operators whose first input is an array are methods, too.
+-- `x[key]` selects elements: by a number from 0, a text such as "1:3, :", or a list of these.
+-- Comparisons are methods (`x:gt(0)`). All operators whose first input is an array are methods,
+-- too.
 local NDArray = Class:extend("NDArray")
 class.NDArray = NDArray
 args.class("array", NDArray)
@@ -58,35 +60,35 @@ local made = ffi.new("ty_tensor *[1]")
 
 -- Handles -----------------------------------------------------------------------------------------
 
--- A handle has a slot, and a weak table of the slots says which handles are gone: one finalizer
--- frees these at the end of each cycle of the collector. With a finalizer of its own, each handle
--- would be entered into LuaJIT's table of them and freed by the interpreter, for which compiled
--- code has to be left: a fifth of a small call.
+-- A handle has a slot, and a weak table of the slots shows which handles the collector has freed:
+-- one finalizer frees their tensors at the end of each cycle of the collector. If each handle had a
+-- finalizer, it would be entered into LuaJIT's table of finalizers and finalized by the
+-- interpreter, for which compiled code is left: a fifth of the time of a small call.
 --
--- Finalizers run where something is allocated and wherever compiled code is left, so between any
+-- Finalizers run at allocations and wherever compiled code is left, so between any
 -- two instructions. `busy` is set while the slots are changed: the finalizer then only sets `late`,
--- and the change frees the handles when it is done.
+-- and the changing function frees the tensors when it is done.
 
 local LEAST_SLOTS = 1024
--- A cycle of the collector begins after LEAST_NEW new arrays, or one for each HEAP_OF_NEW bytes of
--- Lua's heap if that is more, since a cycle visits the heap. The collector itself may not see new
--- arrays, as compiled code makes few objects of them.
+-- A cycle of the collector is started after this number of new arrays, or more if Lua's heap is
+-- large, since a cycle visits it. Lua alone may not start one, as compiled code allocates few
+-- objects per array.
 local LEAST_NEW = 8192
 local HEAP_OF_NEW = 256
 local WEAK = { __mode = "v" }
 
-local handles                            -- slot -> handle, nil: it is gone, false: the slot is free
-local pointers                           -- slot -> what the handle is, for C
+local handles                            -- slot -> handle; nil: collected; false: the slot is free
+local pointers                           -- slot -> the handle's pointer
 local free_slots                         -- `nfree` slots
 local nfree, nslots = 0, 0
 local cycle = gc.cycle
 local asking = 0                         -- free slots with which a cycle of the collector begins
-local asked = false                      -- it has begun
+local asked = false                      -- that cycle has begun
 local busy = false                       -- the slots are being changed
-local late = false                       -- a cycle has ended since then
+local late = false                       -- a cycle has ended while `busy` was set
 
--- Makes twice as many slots. The tables get their sizes at once: one that grows counts its entries,
--- and becomes sparse where many handles are gone.
+-- Doubles the number of slots. The tables are made with their full size: a table that grows counts
+-- its entries, and would get a hash part if many handles are nil.
 local function add_slots()
   local n = math.max(2 * nslots, LEAST_SLOTS)
   local new_handles = setmetatable(new_table(n + 1, 0), WEAK)
@@ -111,7 +113,7 @@ end
 local BATCH = 128
 local gone = ffi.new("int32_t[?]", BATCH)
 
--- Frees the tensors whose handles are gone. Allocates nothing: there may be no memory.
+-- Frees the tensors whose handles were collected. Allocates nothing: there may be no memory.
 local function free_gone()
   local n = 0
   for slot = 1, nslots do
@@ -151,8 +153,8 @@ end
 compile_loop()
 
 
--- Frees the tensors whose handles a cycle of the collector has found gone, now or after the change
--- that is under way.
+-- Frees the tensors whose handles a cycle of the collector has collected, now or, if the slots are
+-- being changed, after that.
 local function end_cycle()
   late = busy
   if not late then
@@ -166,8 +168,8 @@ end
 gc.at_cycle_end(end_cycle)
 
 
--- Begins a cycle of the collector where few slots are free, once until it ends, and adds slots
--- where none is.
+-- Begins a cycle of the collector if few slots are free, once until it ends, and adds slots if none
+-- is free.
 local function find_slots()
   gc.watch_cycles()
   if nfree <= asking and not asked and nslots >= LEAST_NEW then
@@ -180,7 +182,7 @@ local function find_slots()
 end
 
 
--- Gives a tensor that the caller owns to a handle. Returns its slot.
+-- Registers a handle, which takes over the caller's reference to a tensor. Returns its slot.
 local function hold(handle)
   busy = true
   if nfree <= asking or not cycle[1] then
@@ -217,7 +219,7 @@ local function free_slot(slot, handle)
 end
 
 
---- Is finalized when the Lua state closes: frees all tensors.
+--- An object that is finalized when the Lua state closes, and then frees all tensors.
 class.last = ffi_gc(ffi.new("char[1]"), function()
   for slot = 1, nslots do
     handles[slot] = handles[slot] and nil
@@ -228,7 +230,7 @@ end)
 
 -- Wrapping ----------------------------------------------------------------------------------------
 
-local fresh_arrays                       -- list of what was made since `class.tidy` began, or nil
+local fresh_arrays                       -- list of arrays made since `class.tidy` began, or nil
 local open_scopes = 0
 local scope_arrays                       -- weak set of arrays made since the innermost scope began
 
@@ -236,7 +238,7 @@ local scope_arrays                       -- weak set of arrays made since the in
 local SHAPES = 64                        -- shapes that are remembered
 -- number -> {ndim, its first four sizes, device, _shape, size}
 local shapes = {}
--- _shape -> device, but for the first CPU
+-- _shape -> device, unless it is the first CPU
 local devices = setmetatable({}, { __mode = "k" })
 
 -- Returns the sizes in the scratch description and their product. LuaJIT does not compile a short
@@ -266,7 +268,7 @@ local function read_shape()
 end
 
 
---- Returns the code of an array's device, also of one that was freed: the first CPU then.
+--- Returns the code of an array's device; for a freed array that of the first CPU.
 function class.device_of(x)
   local shape = rawget(x, "_shape")
   return shape and devices[shape] or C.TY_CPU
@@ -302,16 +304,16 @@ function class.own(pointer)
 end
 
 
---- Returns an array on a tensor that shares memory or is only borrowed: one reference is
--- taken over, no bytes are counted.
+--- Returns an array on a tensor that shares memory or is borrowed: takes over one reference and
+-- counts no bytes.
 function class.share(pointer)
   gc.count(0, nil)
   return (wrap(pointer))
 end
 
 
---- Declares an array to be a state of a training: where a change in place fails, its old value
--- counts again as soon as the failure has been reported. Elsewhere each read fails.
+--- Declares an array to be a state of a training: if a change in place fails, its old value is
+-- valid again once the failure has been reported. Reads of other arrays fail each time.
 function class.make_lasting(x)
   C.ty_tensor_lasting(x._h)
 end
@@ -324,7 +326,7 @@ function class.borrow(pointer)
 end
 
 
---- Returns an array that has a shape and no memory: an output of a dry run. Reading it is E(state).
+--- Returns an array with a shape and no memory, for outputs of a dry run. Reading it is E(state).
 function class.outline(pointer)
   local x = class.borrow(pointer)
   free_slot(x._slot, x._h)
@@ -356,7 +358,7 @@ end
 -- @int dtype code
 -- @int device code
 -- @string func for errors
--- @return `ty_desc`, good until the next call
+-- @return `ty_desc`, valid until the next call
 function class.describe(shape, dtype, device, func)
   if #shape == 0 or #shape > C.TY_MAXDIM then
     local most = ("1 to %d dimensions"):format(C.TY_MAXDIM)
@@ -381,8 +383,8 @@ local zeros = ffi.new("int[1]")
 -- @int device code
 -- @string func for errors
 -- @treturn NDArray
--- @treturn bool whether its elements are zeros: those of large ones are,
---   whose pages are untouched
+-- @treturn bool whether its elements are zeros, as those of large arrays are, whose pages are
+--   untouched
 function class.blank(shape, dtype, device, func)
   for i = 1, #shape do
     if shape[i] == 0 then
@@ -407,8 +409,8 @@ function class.new(shape, dtype, device, func)
 end
 
 
--- Copies the read-only flag and the like of an array to its view, and returns the view. Setting a
--- nil would make the table grow.
+-- Copies the optional fields of an array to its view, and returns the view. Fields that are nil are
+-- not set, as that would make the table grow.
 local function inherit(x, view)
   local readonly, owner = rawget(x, "_readonly"), rawget(x, "_owner")
   if readonly then
@@ -451,7 +453,7 @@ function class.view_as(x, shape, dtype)
 end
 
 
---- Refuses an array that may not be written.
+--- Raises E(state) for an array that may not be written. Notes the write if calls are recorded.
 function class.writable(x, func)
   if rawget(x, "_readonly") then
     Error.raise{ code = "state", func = func,
@@ -508,11 +510,12 @@ function class.clear_fresh(x)
 end
 
 
---- Set where a backward may be held until that of other devices comes: (func), fails where one is.
+--- Set by autograd/late.lua: (func) raises an error while a backward is held until other devices
+-- have called theirs.
 class.check_gradient = nil
 
 
---- What `x.name` gives when it is neither a raw field nor a method.
+--- Functions that compute `x.name` if it is neither a raw field nor a method.
 class.fields = {
   shape   = function(x) return list(tables.copied(x._shape)) end,
   ndim    = function(x) return #x._shape end,
@@ -539,8 +542,8 @@ class.fields = {
 }
 
 
--- Drops the handle now; queued work keeps the memory until it is done. Fields that are absent stay
--- so: to set one to nil makes the table grow.
+-- Drops the handle now; queued work keeps the memory until it is done. Only existing fields are set
+-- to nil: setting an absent one makes the table grow.
 function class.drop(x)
   local h = rawget(x, "_h")
   if h then
@@ -557,8 +560,8 @@ function class.drop(x)
 end
 
 
---- Drops the handle of an array that only its maker has; its bytes are no longer counted for the
--- collector.
+--- Drops the handle of an array to which only the caller refers, and no longer counts its bytes for
+-- the collector.
 -- @tparam NDArray x
 function class.release(x)
   if rawget(x, "_h") then
@@ -568,7 +571,7 @@ function class.release(x)
 end
 
 
--- Records the arrays in what a function returned: arrays and lists of them.
+-- Records the arrays among a function's results, which are arrays and lists of arrays.
 local function note_results(found, n, ...)
   for i = 1, n do
     local value = select(i, ...)
@@ -581,7 +584,7 @@ local function note_results(found, n, ...)
 end
 
 
--- Frees all arrays of a list but one, which the list around it gets.
+-- Frees all arrays of a list except `result`, which is added to the outer list.
 local function keep_one(arrays, outer, result)
   for i = 1, #arrays do
     local x = arrays[i]
@@ -630,8 +633,8 @@ end
 
 
 --- Waits for the work queued on the array and frees its memory. Later use of the array is E(state);
--- views and executors that share the memory keep it. Failures of the queued work are raised for
--- readers of what depends on it.
+-- views and executors that share the memory keep it. Failures of the queued work are not raised
+-- here, but by reads of dependent arrays.
 function NDArray.free(x)
   local h = rawget(x, "_h")
   if h and C.ty_tensor_failed(h) == 0 then
@@ -732,8 +735,8 @@ local function alias(x)
 end
 
 
---- Returns other arrays on the same tensors, which no scope frees, nor `free` of those given: for
--- objects that keep what they are given.
+--- Returns new arrays on the same tensors, for objects that keep arrays of the user: no scope frees
+-- them, nor does `free` of the given ones.
 -- @tparam {NDArray,...} arrays
 -- @treturn {NDArray,...}
 function class.aliases(arrays)

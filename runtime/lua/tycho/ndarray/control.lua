@@ -1,7 +1,8 @@
---- Control flow on arrays, run at once, and what else `ty.nd.contrib` has beside operators.
+--- Control flow on arrays, run at once, and other functions of `ty.nd.contrib` that are not
+-- operators.
 --
--- Bodies return two values, outputs and states, each an array or a list, also of lists; results
--- come in the same form.
+-- Bodies return two values, outputs and states, each an array or a (nested) list of arrays; results
+-- have the same form.
 --
 -- @module tycho.ndarray.control
 
@@ -34,7 +35,7 @@ end
 local regroup, arguments = nested.results, nested.arguments
 
 
--- Returns the new states of a step as a list as long as the one before.
+-- Returns the new states of a step as a list; another length than `count` is an error.
 local function next_states(states, count, func)
   local flat = flatten(1, { states }, "states", func)
   if #flat ~= count then
@@ -101,7 +102,7 @@ function control.foreach(...)
 end
 
 
-local MOST_ARGUMENTS = 7000              -- which Lua's stack holds, and some more
+local MOST_ARGUMENTS = 7000              -- below the limit of Lua's stack, some 8,000
 
 -- Returns whether a condition, an array of one element, is not 0.
 local function condition_of(x, what, func)

@@ -1,6 +1,6 @@
---- Making arrays: `ty.nd.array`, `zeros`, `arange` and the like.
+--- Creation of arrays: `ty.nd.array`, `zeros`, `arange` and others.
 --
--- `ctx` is the context in force and `dtype` "float32" unless given. Sizes are above 0.
+-- The default of `ctx` is the current context, that of `dtype` "float32". Sizes are above 0.
 --
 -- @module tycho.ndarray.create
 
@@ -41,7 +41,8 @@ local ARRAY = args.form("nd.array", {
 })
 
 --- Returns an array from a number, nested tables or another array; always a copy.
--- @param source row-major nested tables of numbers; ragged E(shape), other things E(type)
+-- @param source row-major nested tables of numbers; ragged tables are E(shape), other values
+--   E(type)
 -- @tparam[opt] table options ctx, dtype (an array's own, else "float32")
 -- @treturn NDArray
 function create.array(...)
@@ -81,7 +82,7 @@ end
 local EMPTY, ZEROS, ONES = shape_form("nd.empty"), shape_form("nd.zeros"), shape_form("nd.ones")
 
 --- Returns an array of undefined contents.
--- @tparam {int,...} shape a number means one dimension
+-- @tparam {int,...} shape a number is a shape of one dimension
 -- @tparam[opt] table options ctx, dtype
 function create.empty(...)
   return made(EMPTY(...), "nd.empty")
@@ -128,8 +129,8 @@ local ARANGE = args.form("nd.arange", {
   { "dtype", "dtype", "float32" },
 })
 
---- Returns the numbers `start, start + step, ...` below `stop`, each `repeat_` times; one number is
--- the stop.
+--- Returns the numbers `start, start + step, ...` before `stop`, each `repeat_` times. With one
+-- number that is `stop`, and start is 0.
 function create.arange(...)
   local a = ARANGE(...)
   local stop = type(a.stop) == "number" and a.stop or nil
@@ -143,7 +144,7 @@ local LINSPACE = args.form("nd.linspace", {
   { "endpoint", "boolean", true }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
 })
 
---- Returns `num` evenly spaced numbers from start to stop; without `endpoint`, stop is left out.
+--- Returns `num` evenly spaced numbers from start to stop; `endpoint = false` leaves out stop.
 function create.linspace(...)
   local a = LINSPACE(...)
   return generate("_linspace", "nd.linspace", a, {
@@ -173,8 +174,8 @@ local POINTER = args.form("nd.from_pointer", {
 --- Returns an array on the caller's memory on the CPU, without a copy.
 -- @param pointer FFI pointer or array, aligned to an element
 -- @tparam {int,...} shape
--- @tparam[opt] table options dtype; owner: kept alive as long as the memory is
---   used (the cdata itself when nil)
+-- @tparam[opt] table options dtype; owner: an object that is kept alive as long as the memory is
+--   used (by default the cdata itself)
 function create.from_pointer(...)
   local a = POINTER(...)
   if type(a.pointer) ~= "cdata" then
@@ -255,7 +256,7 @@ end
 --- Returns an array with axes moved to other positions; the others keep their order.
 -- @tparam NDArray tensor
 -- @param source axis or list of axes, from 0
--- @param destination as many positions
+-- @param destination the new positions: one, or a list of the same length
 function create.moveaxis(...)
   local a = MOVEAXIS(...)
   local ndim = #a.tensor._shape
@@ -289,7 +290,7 @@ local HISTOGRAM = args.form("nd.histogram", {
 --- Returns the counts of values per bin, and the edges of the bins.
 -- @tparam NDArray a
 -- @param bins number of bins, or their edges as an array or a list
--- @tparam[opt] {number,number} range of the bins; the data's otherwise
+-- @tparam[opt] {number,number} range of the bins; by default that of the data
 -- @treturn NDArray,NDArray counts (int64) and edges
 function create.histogram(...)
   local a = HISTOGRAM(...)
@@ -313,7 +314,8 @@ local SPLIT = args.form("nd.split_v2", {
   { "squeeze_axis", "boolean", false },
 })
 
---- Splits an array along an axis: into a number of equal pieces, or before given indices (from 0).
+--- Splits an array along an axis (from 0): into n equal pieces, or before the given indices (from
+-- 0).
 -- @treturn {NDArray,...}
 function create.split_v2(...)
   local a = SPLIT(...)

@@ -1,7 +1,7 @@
 --- `ty.nd.Custom`: operators written in Lua (op/custom.lua) on arrays.
 --
--- While calls are recorded, whoever records them runs the operator (`custom._record`), so that its
--- own backward is its gradient.
+-- While calls are recorded, autograd runs the operator (`custom._record`), so that the gradient is
+-- computed by the operator's `backward`.
 --
 -- @module tycho.ndarray.custom
 

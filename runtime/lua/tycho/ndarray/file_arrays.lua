@@ -1,11 +1,11 @@
---- Files of other engines, whose arrays are read when they are first needed (not for users).
+--- Files of other engines, whose arrays are read on first use (not for users).
 --
 --     local file = file_arrays.open("model.bin", "nd.load")
 --     local header = file:read(0, 16)
 --     local x = file:array{ at = 4096, shape = { 10, 20 }, dtype = "float32" }
 --
--- An array takes no memory before something uses it. A file that has become shorter by then is
--- E(`io`) at that use. Arrays keep the file open.
+-- An array takes no memory before it is used. If the file has become shorter by then, that use is
+-- E(`io`). Arrays keep the file open.
 --
 -- @module tycho.ndarray.file_arrays
 
@@ -23,8 +23,8 @@ local file_arrays = {}
 local File = {}
 File.__index = File
 
---- What elements are in a file -> the code of the encoding and the dtype of the array. A dtype of
--- the engine that is not listed is itself.
+--- Encoding of elements in a file -> its code, and the dtype of the array. Dtypes of the engine
+-- that are not listed have the same name.
 file_arrays.ENCODINGS = {
   int16 = { C.TY_FILE_I16, "int32" }, uint16 = { C.TY_FILE_U16, "int32" },
   -- "int32" is a dtype: this is the 32-bit integer that becomes int64
@@ -48,7 +48,7 @@ end
 
 --- Opens a file.
 -- @string path
--- @string func the public function that was asked, for errors
+-- @string func the public function that was called, for errors
 -- @treturn table with the methods below, and `path`, `size` in bytes
 function file_arrays.open(path, func)
   local out = ffi.new("ty_file *[1]")
@@ -61,7 +61,7 @@ end
 -- lead out of the folder are E(`format`).
 -- @string folder
 -- @string name relative to it
--- @string func the public function that was asked, for errors
+-- @string func the public function that was called, for errors
 -- @treturn table as `open`
 function file_arrays.open_in(folder, name, func)
   local out = ffi.new("ty_file *[1]")
@@ -70,10 +70,10 @@ function file_arrays.open_in(folder, name, func)
 end
 
 
---- Returns a file in memory, of a copy of the bytes.
+--- Returns a file in memory with a copy of the bytes.
 -- @param bytes text, or a pointer
--- @int n how many
--- @string path what errors call it
+-- @int n number of bytes
+-- @string path name of the file in errors
 -- @string func for errors
 -- @treturn table as that of `open`
 function file_arrays.copy(bytes, n, path, func)
@@ -83,9 +83,9 @@ function file_arrays.copy(bytes, n, path, func)
 end
 
 
---- Returns the dtype that elements get.
--- @string stored what they are in the file: a dtype, or a key of `ENCODINGS`
--- @treturn string nil for an unknown one
+--- Returns the dtype of an array whose elements have an encoding.
+-- @string stored the encoding in the file: a dtype, or a key of `ENCODINGS`
+-- @treturn ?string nil: it is unknown
 function file_arrays.dtype_of(stored)
   return ENCODINGS[stored] and ENCODINGS[stored][2] or types.DTYPES[stored] and stored
 end
@@ -107,8 +107,8 @@ end
 
 
 --- Reads bytes at once.
--- @int at from byte, counted from 0
--- @int n how many
+-- @int at first byte, from 0
+-- @int n number of bytes
 -- @treturn string
 function File:read(at, n)
   self:check_range(at, n)
@@ -124,7 +124,7 @@ function File:read_into(to, at, n)
 end
 
 
---- Refuses bytes that the file does not have, E(format), before memory is taken for them.
+--- Raises E(format) if the file does not have these bytes, before memory is allocated for them.
 function File:check_range(at, n)
   if not (at >= 0 and n >= 0 and at + n <= self.size) then
     Error.raise{ code = "format", func = self.func, argument = self.path,
@@ -135,9 +135,9 @@ end
 
 
 --- Makes an array of a part of the file.
--- @tparam table t at: byte of the first element, from 0; shape; dtype: what elements are in the
---   file, a dtype or a key of `ENCODINGS`; strides: elements between neighbours along each axis,
---   where they are not dense; swapped: big-endian
+-- @tparam table t at: byte of the first element, from 0; shape; dtype: the encoding in the file,
+--   a dtype or a key of `ENCODINGS`; strides: elements between neighbours along each axis, if they
+--   are not dense; swapped: big-endian
 -- @treturn NDArray on the CPU
 function File:array(t)
   local n, out = #t.shape, ffi.new("ty_tensor *[1]")

@@ -1,10 +1,10 @@
---- Reads an open file from its beginning to its end, through a window: for the headers of other
--- engines' files (not for users).
+--- Reads an open file sequentially through a window, for the headers of other engines' files (not
+-- for users).
 --
 --     local cursor = file_cursor.new(file)
 --     local magic, n = cursor:take(4), cursor:u32()
 --
--- What the file does not have is E(`format`) with the byte's number. Integers are little-endian.
+-- Reading beyond the end is E(`format`) with the position. Integers are little-endian.
 --
 -- @module tycho.ndarray.file_cursor
 
@@ -14,7 +14,7 @@ local Error = require "tycho.core.error"
 
 local file_cursor = {}
 
-local WINDOW = 65536                                     -- bytes that are read at once
+local WINDOW = 65536                                     -- bytes per read of the file
 
 --- The class of cursors: `file`, `at` (the next byte, from 0). Others extend it.
 local Cursor = {}
@@ -25,7 +25,7 @@ file_cursor.Cursor = Cursor
 --- Prepares a cursor.
 -- @tparam table self with `file`, and a metatable that has the methods
 -- @int[opt=0] at
--- @int[opt] stop the byte after the last; the file's size otherwise
+-- @int[opt] stop the byte after the last; by default the file's size
 function file_cursor.begin(self, at, stop)
   self.at, self.stop = at or 0, stop or self.file.size
   self.first, self.held = 0, 0
@@ -37,7 +37,7 @@ end
 --- Returns a cursor at a byte of a file.
 -- @tparam table file as `file_arrays.open` gives
 -- @int[opt=0] at
--- @int[opt] stop the byte after the last; the file's size otherwise
+-- @int[opt] stop the byte after the last; by default the file's size
 function file_cursor.new(file, at, stop)
   return file_cursor.begin(setmetatable({ file = file }, Cursor), at, stop)
 end
@@ -50,14 +50,14 @@ function Cursor:fail(text, ...)
 end
 
 
---- Returns how many bytes are left.
+--- Returns the number of bytes up to `stop`.
 function Cursor:left()
   return self.stop - self.at
 end
 
 
---- Returns a pointer to the next n bytes, at most 64 KiB, good until the next call. The cursor
--- stays.
+--- Returns a pointer to the next n bytes, at most 64 KiB, valid until the next call. Does not move
+-- the cursor.
 function Cursor:have(n)
   if self.at < self.first or self.at + n > self.first + self.held then
     if self.at + n > self.stop then
@@ -85,7 +85,7 @@ end
 local word = ffi.new("union { uint8_t bytes[8]; int8_t i8; uint8_t u8; int16_t i16; uint16_t u16; \z
   int32_t i32; uint32_t u32; int64_t i64; uint64_t u64; float f; double d; uint32_t parts[2]; }")
 
---- Returns the next n bytes, at most 8, as a union of numbers, good until the next call.
+--- Returns the next n bytes, at most 8, as a union of numbers, valid until the next call.
 function Cursor:word(n)
   ffi.copy(word.bytes, self:have(n), n)
   self.at = self.at + n
@@ -104,13 +104,12 @@ function Cursor:u16() return self:word(2).u16 end
 function Cursor:i32() return self:word(4).i32 end
 function Cursor:u32() return self:word(4).u32 end
 
---- Returns an integer of 64 bits as a number, which has 53.
+--- Returns a 64-bit integer as a number; above 2^53 it is rounded.
 function Cursor:u64() return tonumber(self:word(8).u64) end
 function Cursor:i64() return tonumber(self:word(8).i64) end
 
 
---- Returns the float in the next four bytes. A NaN becomes a plain one, since Lua must not see
--- other bits.
+--- Returns the float in the next four bytes. A NaN is replaced by the default one (core/nans.lua).
 function Cursor:f32()
   local w = self:word(4)
   return bit.band(w.i32, 0x7fffffff) > 0x7f800000 and 0 / 0 or w.f

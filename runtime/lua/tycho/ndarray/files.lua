@@ -1,12 +1,12 @@
 --- Files of arrays: `ty.nd.save`, `ty.nd.load`, `ty.nd.load_frombuffer`.
 --
 -- They are written in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or
--- `.safetensors`; a file is read as what its first bytes say. A dictionary is written sorted
--- by name, a list of `{name, array}` in its order, a list or one array without names (`arr_0`,
--- `arr_1` ... in `.npz` and `.safetensors`). Writing is atomic and waits for the arrays. Sparse
--- records load as dense arrays, integers of types that arrays do not have as wider ones: int16 and
--- uint16 as int32, uint32 and uint64 as int64. Arrays without elements are left out of files with
--- names and refused in others.
+-- `.safetensors`; the format of a file that is read follows from its first bytes. A dictionary is
+-- written sorted by name, a list of `{name, array}` in its order, a list or one array without names
+-- (in `.npz` and `.safetensors` with the names `arr_0`, `arr_1` ...). Writing is atomic and waits
+-- for the arrays. Sparse records load as dense arrays, integers of types that arrays do not have as
+-- wider ones: int16 and uint16 as int32, uint32 and uint64 as int64. Arrays without elements are
+-- skipped in files with names and an error in others.
 --
 -- @module tycho.ndarray.files
 
@@ -86,8 +86,8 @@ function io_of.named_arrays(list, func)
 end
 
 
--- Loads the module of a format when its first file is read or written: few programs need one, and
--- the collector visits all code that is loaded.
+-- Loads the module of a format on first use: few programs need one, and the collector visits all
+-- loaded code.
 local function npy() return require "tycho.ndarray.npy" end
 local function safetensors() return require "tycho.ndarray.safetensors" end
 local function pytorch() return require "tycho.ndarray.pytorch" end
@@ -101,7 +101,7 @@ local WRITERS = {
   safetensors = function(...) return safetensors().save(...) end,
 }
 
--- Writes arrays in another format, which takes them on the host, each with a name.
+-- Writes arrays in another format, whose writer takes arrays on the host, each with a name.
 local function write_other(writer, path, list, named)
   local pairs_of = {}
   for i, pair in ipairs(list) do
@@ -136,8 +136,8 @@ function io_of.save(...)
 end
 
 
---- Writes arrays as `save` does, with a checksum in a word that the reference leaves 0 and does not
--- read: for checkpoints (not for users).
+--- Writes arrays as `save` does, with a checksum in a word that the reference leaves 0 and ignores;
+-- for checkpoints (not for users).
 function io_of.save_checked(path, data)
   write(path, data, C.TY_PARAMS_CHECKED)
 end
@@ -179,9 +179,9 @@ end
 local LIST_HEAD = "\x12\x01\0\0\0\0\0\0"             -- begins a file in the reference's format
 local HEAD = 24                          -- bytes that tell formats apart
 
--- The formats of others, in the order in which they are asked. `is_mine(head, file)`: whether a
--- file is of this one; `load(file)`: the arrays as {name, array}, `ty.null` for one without
--- elements, whether the names count, what else the file says of itself.
+-- Other formats, in the order in which they are tried. `is_mine(head, file)`: whether a
+-- file has this format; `load(file)`: the arrays as {name, array}, `ty.null` for one without
+-- elements; whether the file has names; its metadata.
 local FORMATS = {
   { name = "sharded", is_mine = function(head, file)
     return sharded().is_mine(head, file.path)
@@ -201,9 +201,9 @@ end
 
 --- Returns the arrays of a file of another format (not for users).
 -- @tparam table file as `file_arrays.open` gives
--- @treturn {{string,NDArray},...} nil where it is of none that is known
--- @treturn bool whether the names count
--- @treturn table what the file says of itself, by key; nil for most formats
+-- @treturn {{string,NDArray},...} nil if the format is unknown
+-- @treturn bool whether the file has names
+-- @treturn table the file's metadata by key; nil for most formats
 -- @treturn string the format's name
 function io_of.read_other(file)
   local head = file:read(0, math.min(HEAD, file.size))
@@ -219,7 +219,7 @@ function io_of.read_other(file)
 end
 
 
--- Returns the results of load for another format; nothing if the file is of none.
+-- Returns the results of load for another format; nothing if the file has none of them.
 local function other_contents(file)
   local list, named, metadata = io_of.read_other(file)
   if not list then
@@ -243,10 +243,11 @@ local LOAD = args.form("nd.load", { { "fname", "path" } })
 --- Reads a file of arrays. It may be in the reference's format, NumPy's, safetensors, PyTorch's,
 -- GGUF, or the index of several files. Arrays of the last four take memory when they are first
 -- used, and keep the file open until then.
--- @string fname path; missing E(io), damaged E(format), which says what another program's file is
--- @treturn table dictionary, or list where the file has no names: `ty.nd.load("x.npy")[1]`
--- @treturn {string,...} names in file order, of a dictionary
--- @treturn table what the file says of itself, of GGUF and safetensors
+-- @string fname path; a missing file is E(io), a damaged or unknown one E(format), which names the
+--   format of other programs' files
+-- @treturn table dictionary, or a list if the file has no names: `ty.nd.load("x.npy")[1]`
+-- @treturn {string,...} names in file order, for a dictionary
+-- @treturn table metadata, for GGUF and safetensors
 function io_of.load(...)
   local a = LOAD(...)
   local dict, names, metadata = other_contents(file_arrays().open(a.fname, "nd.load"))

@@ -1,4 +1,4 @@
---- What is in a folder (not for users).
+--- Lists of the entries of a folder (not for users).
 --
 -- @module tycho.ndarray.folder
 
@@ -14,8 +14,8 @@ local folder = {}
 
 --- Returns the entries of a folder, by name in byte order.
 -- @string path
--- @string func for errors; E(io) where it cannot be read
--- @treturn table list of `{name =, folder = whether it is one}`
+-- @string func for errors; E(io) if the folder cannot be read
+-- @treturn table list of `{name =, folder = whether the entry is a folder}`
 function folder.list(path, func)
   check(C.ty_folder_list(path, made), func, { argument = path })
   local list = {}
@@ -28,7 +28,7 @@ function folder.list(path, func)
 end
 
 
---- Returns the names of the files in a folder, by name in byte order; none where there is no such
+--- Returns the names of the files in a folder, in byte order; an empty list if there is no such
 -- folder.
 -- @string path
 -- @treturn {string,...}

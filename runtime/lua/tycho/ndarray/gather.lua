@@ -1,11 +1,11 @@
 --- Keys with index lists, `x[{{0, 2}}]`, `x[{idx, ty.slice(0, 3)}]`: reading and writing.
 --
--- Index lists broadcast against each other, and integers join them, as in numpy: their common shape
--- is where the first list is if all lists are neighbours (an ellipsis parts them even where
--- it means no axis), else in front. Indices are truncated to integers; negative ones count from the
--- end; outside E(index). They are read on the host, so an index that is still being computed is
--- waited for. The general case turns the whole key into positions in the flattened array; a list
--- along one axis alone uses `take`.
+-- Index lists, and integers with them, broadcast against each other as in NumPy. In the result
+-- their common shape replaces the first list if all lists are neighbours (an ellipsis separates
+-- them even if it covers no axis), else it comes first. Indices are truncated to integers; negative
+-- ones count from the end; an index out of range is E(index). Indices are read on the host, which
+-- waits for them. In general the whole key becomes positions in the flattened array; a list along
+-- one axis alone uses `take`.
 --
 -- @module tycho.ndarray.gather
 
@@ -145,7 +145,8 @@ local function list_offsets(entries, strides)
 end
 
 
--- Splits the entries of a key: those before, the lists (integers too), those after; all in order.
+-- Splits the entries of a key into those before the result's list axes, the lists (integers too),
+-- and those after; all in order.
 local function split(entries)
   local first, last, together = nil, nil, true
   for i, e in ipairs(entries) do
@@ -226,7 +227,7 @@ local function collect_positions(x, entries, func)
 end
 
 
--- Returns the entry with the only list, if every other axis is taken whole; else nil.
+-- Returns the only entry with a list, if the key takes every other axis whole; else nil.
 local function only_list(entries)
   local found
   for _, e in ipairs(entries) do
@@ -274,12 +275,12 @@ function gather.get(x, entries, func)
 end
 
 
---- Sets `x[key] = v` for a key with lists. If an index occurs twice, either value may stay.
+--- Sets `x[key] = v` for a key with lists. If an index occurs twice, either value may result.
 -- @tparam NDArray x
 -- @tparam table entries of the key (ndarray/index_key.lua)
 -- @param v number, NDArray or nested table
 -- @string func public name, for errors
--- @tparam function fit makes an array of v: `index.fit`
+-- @tparam function fit turns v into an array: `index.fit`
 function gather.set(x, entries, v, func, fit)
   local positions, shape = collect_positions(x, entries, func)
   if not positions then

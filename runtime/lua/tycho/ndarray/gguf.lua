@@ -1,4 +1,4 @@
---- Files of llama.cpp and its like: GGUF, versions 2 and 3. For `ndarray/files.lua`.
+--- GGUF files (llama.cpp), versions 2 and 3. For `ndarray/files.lua`.
 --
 -- Layout, little-endian: "GGUF", the version, the numbers of tensors and of metadata, the metadata
 -- (key, type, value), then for each tensor its name, sizes (the fastest first), type and offset;
@@ -15,15 +15,15 @@ local tables = require "tycho.core.tables"
 local gguf = {}
 
 local MAGIC = "GGUF"
-local ALIGN = 32                                         -- unless the metadata says otherwise
-local BASE, TIMES = 64 * 2 ^ 20, 4                       -- memory that a file may take
-local ENTRY_COST = 400                                   -- of a tensor or an entry of the metadata
-local TEXT_COST = 64                                     -- of a text in a list
-local LONG_LIST = 1024                                   -- numbers that a list may have
-local DEEPEST = 8                                        -- lists in lists
+local ALIGN = 32                                         -- bytes, by default
+local BASE, TIMES = 64 * 2 ^ 20, 4                       -- a file may take BASE + TIMES * its bytes
+local ENTRY_COST = 400                                   -- bytes of a tensor or a metadata entry
+local TEXT_COST = 64                                     -- bytes of a text in a list
+local LONG_LIST = 1024                                   -- numbers in a list; longer ones: arrays
+local DEEPEST = 8                                        -- depth of nested lists
 local MOST_DIMENSIONS = 8
 
--- Types of tensors: what the elements are for `file:array`, bytes and elements of a unit.
+-- Types of tensors: the encoding for `file:array`, bytes and elements of a unit.
 local TYPES = {
   [0] = { "float32", 4, 1 }, [1] = { "float16", 2, 1 }, [2] = { "Q4_0", 18, 32 },
   [3] = { "Q4_1", 20, 32 }, [6] = { "Q5_0", 22, 32 }, [7] = { "Q5_1", 24, 32 },
@@ -40,7 +40,7 @@ local OTHERS = {
   [23] = "IQ4_XS", [29] = "IQ1_M", [34] = "TQ1_0", [35] = "TQ2_0", [39] = "MXFP4",
 }
 
--- Types of metadata: what a number is, its bytes.
+-- Types of metadata: the C type of a number, its bytes.
 local TEXT, LIST = 8, 9
 local NUMBERS = {
   [0] = { "uint8", 1, function(c) return c:u8() end },
@@ -57,7 +57,7 @@ local NUMBERS = {
 }
 
 
--- Refuses a number of items that the remaining bytes of the file cannot hold.
+-- Raises E(format) for a number of items that the remaining bytes of the file cannot hold.
 local function pay(cursor, n, cost, least)
   cursor.cost = (cursor.cost or 0) + n * cost
   if n > cursor:left() / least or cursor.cost > BASE + TIMES * cursor.file.size then
@@ -73,7 +73,7 @@ end
 
 local read_value
 
--- Reads a list of metadata. Many numbers become an array, whose elements are read when it is used.
+-- Reads a list of metadata. A long list of numbers becomes an array, which is read on first use.
 local function read_list(cursor, depth)
   local kind, n = cursor:u32(), cursor:u64()
   local number, list = NUMBERS[kind], {}
@@ -171,7 +171,7 @@ end
 --- Reads arrays.
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {{string,NDArray},...} in the order of the header
--- @treturn bool true: the names count
+-- @treturn bool true: the file has names
 -- @treturn table the metadata by key; lists of more than 1,024 numbers are arrays
 function gguf.load(file)
   local tensors, metadata, start = read_header(file)
@@ -200,7 +200,7 @@ function gguf.types(file)
 end
 
 
---- Returns whether a file that begins so is one of these.
+--- Returns whether a file with these first bytes is GGUF.
 function gguf.is_mine(head)
   return head:sub(1, #MAGIC) == MAGIC
 end

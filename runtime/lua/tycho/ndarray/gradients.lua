@@ -1,7 +1,7 @@
 --- Variables, arrays with a gradient, and `backward` (`ty.autograd` has the rest).
 --
 -- The core computes gradients down to variables and to functions of Lua, which it does not call:
--- `gradients.pass_functions`, set by who makes such functions, goes on beyond them.
+-- `gradients.pass_functions`, set by tycho.autograd, continues beyond them.
 --
 -- @module tycho.ndarray.gradients
 
@@ -19,8 +19,8 @@ local C, check, NDArray = native.C, native.check, class.NDArray
 
 local gradients = {}
 
---- Set where devices share values (`tycho.autograd.late`): (func, heads, grads, variables, flags)
--- -> heads, grads, flags of the backward that can run now; nil: none can.
+--- Set by `tycho.autograd.late` if devices share values: (func, heads, grads, variables, flags) ->
+-- heads, grads, flags of the backward that can run now; nil: none can.
 gradients.hold = nil
 
 
@@ -29,7 +29,7 @@ gradients.hold = nil
 local REQUESTS = { null = C.TY_NULL, write = C.TY_WRITE, add = C.TY_ADD }
 
 
---- Returns the core's number of a request.
+--- Returns the core's code of a `grad_req`.
 function gradients.request(word, func, argument)
   if not REQUESTS[word] then
     Error.raise{ code = "value", func = func, argument = argument, expected = "write, add or null",
@@ -52,11 +52,11 @@ end
 local ATTACH = args.form("NDArray:attach_grad", { { "grad_req", "any", "write" },
   { "stype", "any?" } })
 
---- Makes the array a variable: `backward` computes its gradient into `x.grad`, zeros at first. An
--- array that was recorded is cut from what made it.
+--- Makes the array a variable: `backward` computes its gradient into `x.grad`, which is zeros at
+-- first. A recorded array loses its history.
 -- @tparam NDArray x
--- @tparam[opt] table options grad_req = "write"; "add": gradients are added up until they are set
---   to 0; "null": a variable without gradient
+-- @tparam[opt] table options grad_req = "write": each backward overwrites the gradient; "add":
+--   gradients are added up until the script sets them to 0; "null": a variable without a gradient
 -- @treturn NDArray itself
 function NDArray.attach_grad(x, ...)
   local a = ATTACH(...)
@@ -106,8 +106,8 @@ local function call_core(heads, grads, variables, targets, flags)
 end
 
 
---- Runs the core's backward; after a collection again if it ran out of memory: nothing is written
--- before there is memory for everything.
+--- Runs the core's backward. If it ran out of memory, collects garbage and runs it again, since it
+-- writes nothing before it has all its memory.
 function gradients.run_core(func, ...)
   local code = call_core(...)
   if code == C.TY_EMEMORY then
@@ -118,44 +118,46 @@ function gradients.run_core(func, ...)
 end
 
 
--- Results that the script no longer holds take memory and writes for nothing. A collection before
--- the program is made finds them. It takes 0.6 ms for 2 MB of heap, and as much again where they
--- are not in the caches. What is found saves time, too: an LSTM at 64 lengths in turn took 30.2 ms
+-- Results that the script no longer holds would take memory and be written to no use. A collection
+-- before the program is made finds them. It takes 0.6 ms for 2 MB of heap, twice that if the heap
+-- is not in the caches. Skipped results save time, too: an LSTM at 64 lengths in turn took 30.2 ms
 -- a step with collections of 2.7 ms for 5 MB, 32.4 without (Intel, one thread, 2026-11-28).
 
--- Least bytes of the arrays that wait for the program. The 64 lengths, hybridized, take 1.14 times
--- a Module's memory with 1 MiB, 1.18 with 4 MiB, and as much time or less (Zen 4, 2026-11-29).
+-- Bytes of pending results from which on a collection may pay. The 64 lengths, hybridized, take
+-- 1.14 times a Module's memory with 1 MiB, 1.18 with 4 MiB, and the same time or less (Zen 4,
+-- 2026-11-29).
 local WORTH_BYTES = 2 ^ 20
--- bytes of results that a thread of a CPU writes in the time of a second of collections, as above
+-- Bytes of results that a CPU thread must save per second of collections, from the times above.
 local WRITTEN_PER_SECOND = 2 ^ 30
-local MOST_WRITERS = 4                   -- threads beyond these wait for memory
--- least time between two calls of backward, in collections, where what is found does not make up
--- for the time, and on a GPU
+local MOST_WRITERS = 4                   -- more threads are limited by the speed of memory
+-- Least time between two calls of backward, in units of a collection's time, if too few bytes are
+-- pending, and on a GPU.
 local WORTH_TIMES = 25
--- most steps between two collections, if they are not worth it
+-- Largest number of steps between two collections that did not pay.
 local MOST_PASSED = 64
--- A step is left out only if it has no more than this many times the bytes of the one whose
--- collection was not worth it: steps of sequences differ.
+-- A step is skipped only if it has at most this many times the bytes of the one whose collection
+-- did not pay: steps of sequences differ.
 local MOST_ALIKE = 1.5
--- most by which one collection raises the estimate of the next: others may use the machine
+-- Largest factor by which one collection raises the estimate of its time: other processes may have
+-- slowed it down.
 local MOST_GROWTH = 1.1
--- CPU seconds of the process when WORTH_BYTES last waited at a backward
+-- CPU seconds of the process at the last backward with at least WORTH_BYTES pending
 local last_backward = 0
 local collection = 0.002                 -- estimate of the seconds that a collection takes
 local passed = 0                         -- steps since a collection
-local to_pass = 0                        -- steps to leave out before the next one
-local judged = 0                         -- bytes of the step whose collection was not worth it
+local to_pass = 0                        -- steps to skip before the next collection
+local judged = 0                         -- bytes of the step whose collection did not pay
 
 
--- Returns the bytes whose writing takes as long as a collection; the script may be many steps ahead
--- of a CPU, so the time between its calls says nothing.
+-- Returns the bytes whose writing takes as long as a collection. (The script may be many steps
+-- ahead of a CPU, so the time between its calls is no measure.)
 local function bytes_of_collection()
   return collection * WRITTEN_PER_SECOND * math.min(C.ty_threads(0), MOST_WRITERS)
 end
 
 
--- Collects, and notes how long it takes. The process's time has that of the device's threads, the
--- time that passes that of others on the machine: it takes the less of both at most.
+-- Collects garbage, and updates the estimate of its time: the smaller of CPU time, which includes
+-- the device's threads, and elapsed time, which includes other processes.
 local function collect()
   local cpu, from = os.clock(), C.ty_profile_now()
   gc.find_dropped()
@@ -164,7 +166,7 @@ local function collect()
 end
 
 
--- Collects dropped results before a backward, where that is likely to be worth its time.
+-- Collects dropped results before a backward, if that is likely to pay.
 local function collect_results(device)
   local bytes, on_cpu = tonumber(C.ty_lazy_bytes()), device < C.TY_GPU
   if bytes <= WORTH_BYTES then
@@ -190,8 +192,9 @@ end
 --- Computes gradients.
 -- @string func public name, for errors
 -- @tparam {NDArray,...} heads
--- @tparam table grads of heads by position, false for ones
--- @param variables list of arrays whose gradients go to `targets`; nil: all, into their own arrays
+-- @tparam table grads head gradients by position, false for ones
+-- @param variables list of arrays whose gradients are written to `targets`; nil: all variables,
+--   into their `grad`
 -- @param targets list of arrays
 -- @int flags TY_RETAIN, TY_TRAIN
 function gradients.run(func, heads, grads, variables, targets, flags)

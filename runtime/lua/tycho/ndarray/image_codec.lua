@@ -1,4 +1,4 @@
---- Images as the bytes of JPEG and PNG files.
+--- Decoding and encoding of JPEG and PNG files.
 --
 -- @module tycho.ndarray.image_codec
 
@@ -17,7 +17,7 @@ local codec = {}
 local made = ffi.new("ty_tensor *[1]")
 
 
---- Returns the image in the bytes of a file.
+--- Decodes the bytes of a JPEG or PNG file.
 -- @string bytes
 -- @int flag 1: three channels, 0: grey, -1: as stored
 -- @bool to_rgb red first, else blue first
@@ -31,7 +31,7 @@ end
 
 local FORMATS = { jpg = "jpeg", jpeg = "jpeg", jpe = "jpeg", png = "png" }
 
---- Returns the codec that a file name or ".jpg" asks for.
+--- Returns the codec ("jpeg" or "png") for a file name or an ending such as ".jpg".
 function codec.find_format(name, func, argument)
   local format = FORMATS[name:match("([^.]*)$"):lower()]
   if not format then
@@ -63,8 +63,8 @@ function codec.encode(image, quality, format, func)
 end
 
 
---- Encodes as `encode` does, in the format of ".jpg" or ".png". A quality above 9 is meant for
--- JPEG; a PNG uses its default then.
+--- Encodes as `encode` does, in the format of ".jpg" or ".png". A quality above 9 applies to JPEG
+-- only; a PNG then uses its default.
 function codec.encode_as(image, quality, img_fmt, func)
   local format = codec.find_format(img_fmt, func, "img_fmt")
   if format == "png" and quality and quality > 9 then

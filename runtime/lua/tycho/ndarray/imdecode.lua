@@ -1,5 +1,5 @@
---- `ty.nd.imdecode`: the reference's older way of decoding images, straight into one row of a
--- batch. New programs take `ty.image.imdecode`.
+--- `ty.nd.imdecode`: the reference's older function for decoding images, directly into one row of a
+-- batch. New programs use `ty.image.imdecode`.
 --
 -- @module tycho.ndarray.imdecode
 
@@ -29,13 +29,13 @@ local function clipped(x, rect)
 end
 
 
---- The image in the bytes of a JPEG or PNG file, channels first, blue first, as float32.
+--- Decodes the bytes of a JPEG or PNG file: channels first, blue first, float32.
 -- @string str_img
 -- @tparam[opt] {int,...} clip_rect {x0, y0, x1, y1}: a window; {0, 0, 0, 0}: everything
 -- @tparam[opt] NDArray out (channels, height, width), or a batch of which row `index` is written
 -- @int[opt=0] index
 -- @int[opt=3] channels 1, 3 or 4
--- @tparam[opt] NDArray mean what is subtracted
+-- @tparam[opt] NDArray mean subtracted from the image
 -- @treturn NDArray (channels, height, width), or out
 return function(...)
   local a = IMDECODE(...)

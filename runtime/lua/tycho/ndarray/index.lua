@@ -3,8 +3,8 @@
 -- A basic key (numbers, slices, new axes) gives a view where the selected elements are
 -- contiguous, else a copy; writing through a view changes the base. A key with lists or arrays
 -- gathers a copy (ndarray/gather.lua). An integer on a one-dimensional array gives shape {1}.
--- Selections that hold no element are E(index), as arrays have at least one; as the target of
--- an assignment they do nothing.
+-- An empty selection is E(index), as arrays have at least one element; an assignment to it does
+-- nothing.
 --
 -- @module tycho.ndarray.index
 
@@ -204,8 +204,8 @@ local function set_part(x, sel, v, func)
 end
 
 
---- Sets `x[key] = v`; v is a number, an NDArray or a nested table that broadcasts to what the key
--- selects.
+--- Sets `x[key] = v`; v is a number, an NDArray or a nested table, and broadcasts to the shape of
+-- the selection.
 function index.set(x, k, v)
   class.writable(x, "NDArray")
   if type(k) == "number" then

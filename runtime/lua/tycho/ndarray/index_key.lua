@@ -1,12 +1,12 @@
---- Keys of arrays, read: `x[2]`, `x["1:3, :, -1"]`, `x[{"1:3", ty.newaxis, {0, 2}}]`.
+--- Parsing of array keys: `x[2]`, `x["1:3, :, -1"]`, `x[{"1:3", ty.newaxis, {0, 2}}]`.
 --
 -- `index_key.read` turns any key into a selection:
 --
 --     sel.axes   per axis of x: start, step, count (an integer has count 1), whole (all of the axis
 --                in order)
---     sel.shape  shape of the result: integers dropped, new axes of 1 inserted, never empty of
---                dimensions
---     sel.count  selected elements
+--     sel.shape  shape of the result: integers dropped, new axes of 1 inserted, at least one
+--                dimension
+--     sel.count  number of selected elements
 --     sel.bare   whether the key is one slice without bounds: the array itself, not a view of it
 --     sel.lists  nil for a basic key; else the index lists, see `ndarray/gather.lua`
 --
@@ -103,7 +103,7 @@ local function is_basic(k)
 end
 
 
--- Returns a list of keys with those that are texts ("1:3") read.
+-- Returns a list of keys in which texts such as "1:3" are parsed.
 local function read_texts(list, func)
   local keys = list
   for i = 1, #list do
@@ -131,7 +131,7 @@ local function keys_of(k, func)
 end
 
 
--- Returns the position of the ellipsis (or where it would be), and how many axes the keys cover.
+-- Returns the position of the ellipsis (or where it would be), and the number of axes of the keys.
 local function count_axes(keys, ndim, func)
   local named, position = 0, nil
   for i = 1, #keys do
@@ -274,8 +274,8 @@ end
 -- @tparam NDArray x
 -- @param k number, text, ty.slice, ty.newaxis, ty.ellipsis, NDArray, or a list of such
 -- @string func for errors
--- @treturn table the selection; with `lists` (the entries of all keys) if the key holds index
---   lists; with `count` alone, 0, where a mask selects nothing
+-- @treturn table the selection; with `lists` (the entries of all keys) if the key has index
+--   lists; only `count`, 0, if a mask selects nothing
 function index_key.read(x, k, func)
   local keys = keys_of(k, func)
   for i = 1, #keys do

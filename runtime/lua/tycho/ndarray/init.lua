@@ -1,8 +1,8 @@
 --- Arrays: the namespace `ty.nd` and the class `ty.nd.NDArray`.
 --
 -- Work is queued: a call returns at once, and reading a value (`totable`, `asscalar`, printing,
--- saving) waits and is where late failures come out. Axes and element indices count from 0; lists
--- that functions take or return from 1.
+-- saving) waits and raises failures of the queued work. Axes and element indices count from 0;
+-- lists that functions take or return from 1.
 --
 --     local x = ty.nd.array{{1, 2}, {3, 4}}
 --     x[0]                          -- view of row 0            x["0, 1:2"], x[{0, ty.slice(1, 2)}]
@@ -69,8 +69,8 @@ local function is_name(key)
 end
 
 
--- Raises E(type) if the running method of a block or of another object has the array in the place
--- of its object: it was called with a dot.
+-- Raises E(type) if a method of a block or of another object is running with the array as `self`:
+-- it was called with a dot.
 local function check_colon(x)
   for level = 3, 5 do
     local running = debug.getinfo(level, "n")
@@ -88,8 +88,8 @@ local function check_colon(x)
 end
 
 
--- Returns what a text key that is not a member yet means: an element or slice, nil for a private
--- field, or a fluent method, which becomes a member. Raises E(name) for other names.
+-- Returns the value of a text key that is not a member so far: an element or slice, nil for a
+-- private field, or an operator as method, which becomes a member. Raises E(name) for other names.
 local function find_member(x, key)
   if not is_name(key) then
     return index.get(x, key)
@@ -144,7 +144,7 @@ for _, part in ipairs{ create, math_of } do
 end
 
 
---- Waits for all devices; raises the first failure that was not reported yet.
+--- Waits for all devices; raises the first failure that has not been reported.
 function nd.waitall()
   gc.finish()
   native.check(native.C.ty_wait(-1), "nd.waitall")
@@ -169,10 +169,10 @@ nd.image = operators.namespace("nd.image", { "_image_" })
 nd.sparse = namespace.refused("nd.sparse", "sparse storage is not part of Tycho")
 
 
--- float32 holds all integers of the narrow types; those of others have more digits
+-- the dtype in which arrays of integers are divided: float32 holds all 8-bit integers exactly
 local THROUGH = { uint8 = "float32", int8 = "float32", int32 = "float64", int64 = "float64" }
 
--- Integers give float32.
+-- The variance of integers is float32.
 variance(nd, NDArray, "array", "nd.", function(x, axes, keepdims)
   local through = THROUGH[x.dtype]
   local result = nd.moments{ through and x:astype(through) or x, axes = axes,
@@ -205,7 +205,7 @@ function NDArray.where(condition, x, ...)
 end
 
 
--- Parts that are loaded when they are first named, since the collector visits all loaded code.
+-- Parts that are loaded on first use, since the collector visits all loaded code.
 local PARTS = {}
 
 function PARTS.random()
@@ -243,8 +243,8 @@ for _, name in ipairs{ "set_printoptions", "get_printoptions" } do
   end
 end
 
--- Defines methods that load their module at their first call; the module replaces them by its own
--- functions. If it was loaded before this file, they exist already.
+-- Defines methods that load their module at the first call; the module replaces them by its own
+-- functions. If the module was loaded before this file, the methods exist already.
 local function load_late(module, names)
   if package.loaded[module] then
     return

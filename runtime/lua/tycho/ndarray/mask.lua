@@ -1,8 +1,8 @@
---- Masks as keys, `x[mask]`: a bool array selects where it is true, as in NumPy; it stands for as
--- many axes as it has, and becomes one list of coordinates for each.
+--- Masks as keys, `x[mask]`: a bool array selects where it is true, as in NumPy. A mask of n axes
+-- covers n axes of x, and becomes a list of coordinates for each.
 --
--- A float array of 0 and 1 in the array's own shape, as `x:gt(1)` gives, is refused: its
--- numbers would count as indices, which is never meant.
+-- A float array of 0 and 1 with the shape of x, as `x:gt(1)` returns, is an error: its numbers
+-- would be taken as indices, which is never meant.
 --
 -- @module tycho.ndarray.mask
 
@@ -53,8 +53,8 @@ local function check_shape(m, x, axis, func)
 end
 
 
--- Returns the coordinates where a mask is true: a list for each of its axes; nil where there are
--- none.
+-- Returns the coordinates where a mask is true: a list for each of its axes; nil if it is true
+-- nowhere.
 local function coordinates(m, func)
   local p, shape, lists, n = transfer.read(m, func), m._shape, {}, 0
   for d = 1, #shape do
@@ -90,9 +90,9 @@ end
 
 --- Replaces masks among keys by lists of coordinates.
 -- @tparam NDArray x
--- @tparam table keys one for each axis, or for several where it is a mask
+-- @tparam table keys one for each axis; a mask covers one or more axes
 -- @string func public name, for errors
--- @treturn table keys; nil where a mask is true nowhere
+-- @treturn ?table keys; nil if a mask is true nowhere
 function mask.expand(x, keys, func)
   local expanded, axis = {}, 0
   if #keys == 1 then

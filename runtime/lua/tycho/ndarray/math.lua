@@ -1,9 +1,9 @@
 --- Arithmetic and comparison of arrays and numbers: `x + y`, `x:add_(y)`,
 -- `x:eq(y)`, `ty.nd.maximum(x, y)`.
 --
--- Two arrays broadcast; their element types must be equal and are the result's, comparisons
--- included (1 and 0). A number takes the array's element type; bool arrays become int64
--- first. Two numbers give a number.
+-- Two arrays broadcast. Their element types must be equal, and the result has that type, also for
+-- comparisons (1 and 0). A number is converted to the array's element type; bool arrays become
+-- int64 first. Two numbers give a number.
 --
 -- @module tycho.ndarray.math
 
@@ -48,7 +48,7 @@ local ROWS = {
   logical_xor   = { "broadcast_logical_xor",   "_logical_xor_scalar",   "_logical_xor_scalar" },
 }
 
--- what two numbers give
+-- functions for two numbers
 local NUMBERS = {
   add           = function(a, b) return a + b end,
   subtract      = function(a, b) return a - b end,
@@ -150,7 +150,7 @@ for method, name in pairs(COMPARE) do
 end
 
 
--- In place: the right side may broadcast up to x; the result is written to x.
+-- In place: the right operand broadcasts to the shape of x; the result is written to x.
 local IN_PLACE = { add_ = "add", sub_ = "subtract", mul_ = "multiply",
   div_ = "divide", mod_ = "modulo" }
 

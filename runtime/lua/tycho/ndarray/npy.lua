@@ -1,11 +1,11 @@
 --- NumPy's files: one array (`.npy`), or several in a zip archive (`.npz`), stored or
 -- deflated. For `ndarray/files.lua`.
 --
--- The header of an array is the text of a Python dictionary; its three entries are found by
--- their names, nothing is evaluated. Arrays without dimensions are read as one element, those
--- without elements are left out of an archive. Numbers of either byte order and both orders of
--- dimensions are read, short and unsigned integers too (as int32 or int64); little-endian, last
--- dimension fastest is written.
+-- The header of an array is the text of a Python dictionary; its three entries are searched by
+-- name, no code is evaluated. Arrays without dimensions are read as one element; arrays
+-- without elements are skipped in an archive. The reader takes both byte orders, both orders of
+-- dimensions, and short and unsigned integers (as int32 or int64); the writer makes little-endian
+-- arrays whose last dimension is the fastest.
 --
 -- @module tycho.ndarray.npy
 
@@ -29,7 +29,7 @@ local DESCR = {
   float32 = "<f4", float64 = "<f8", float16 = "<f2", uint8 = "|u1", int8 = "|i1", int32 = "<i4",
   int64 = "<i8", bool = "|b1",
 }
--- What is read: the same, and integers that become int32 or int64.
+-- Types that are read: the same, and integers that become int32 or int64.
 local STORED = { i2 = "int16", u2 = "uint16", u4 = "uint32", u8 = "uint64" }
 for name, descr in pairs(DESCR) do
   STORED[descr:sub(2)] = name
@@ -73,7 +73,7 @@ local function make_parts(x, func, name)
 end
 
 
--- Returns what the elements are for `file:array`, their size, whether they are big-endian.
+-- Returns the encoding of the elements for `file:array`, their bytes, whether they are big-endian.
 local function type_of(descr, file)
   local order, kind, size = descr:match("^([<>|=]?)(%a)(%d*)")
   local stored = STORED[(kind or "V") .. (size or "")]
@@ -225,7 +225,7 @@ local function load_npz(file)
 end
 
 
--- For ndarray_io ----------------------------------------------------------------------------------
+-- For files.lua -----------------------------------------------------------------------------------
 
 --- Writes a single array.
 -- @string path
@@ -248,10 +248,10 @@ end
 npy.save_npz = save_npz
 
 
---- Reads what `is_mine` accepts.
+--- Reads a file that `is_mine` accepts.
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {{string,NDArray},...} in file order
--- @treturn bool whether the names count
+-- @treturn bool whether the file has names
 function npy.load(file)
   if file:read(0, math.min(#MAGIC, file.size)) == MAGIC then
     local x, shape = read_array(file)
@@ -264,7 +264,7 @@ function npy.load(file)
 end
 
 
---- Returns whether a file with this head is one of these.
+--- Returns whether a file with these first bytes is `.npy` or `.npz`.
 function npy.is_mine(head)
   return head:sub(1, #MAGIC) == MAGIC or zip.is_mine(head)
 end

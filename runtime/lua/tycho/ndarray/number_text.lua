@@ -1,8 +1,8 @@
---- Numbers of an array as texts of one width, points below each other (not for users).
+--- Numbers of an array as texts of one width with aligned points (not for users).
 --
--- A float is written with the fewest digits that tell it from its neighbours of the same type, at
--- most `precision` of them after the point. All are written with exponents where one is so large
--- or so small that the others would be hard to read.
+-- A float is written with the fewest digits that distinguish it from other numbers of its type, at
+-- most `precision` of them after the point. If one number is very large or very small, all are
+-- written with exponents.
 --
 -- @module tycho.ndarray.number_text
 
@@ -10,13 +10,13 @@ local abs, max, min = math.abs, math.max, math.min
 
 local number_text = {}
 
--- Bits of the fraction; the exponent of two of the least number above 0.
+-- Bits of the fraction; the exponent of two of the smallest number above 0.
 local FLOATS = {
   float32 = { bits = 23, least = -149 }, float64 = { bits = 52, least = -1074 },
   float16 = { bits = 10, least = -24 }, bfloat16 = { bits = 7, least = -133 },
 }
 
-local LARGE, SMALL, RATIO = 1e8, 1e-4, 1000              -- beyond these, exponents
+local LARGE, SMALL, RATIO = 1e8, 1e-4, 1000              -- numbers beyond these need exponents
 
 
 -- One float ---------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ end
 
 
 --- Returns a function that writes one of the numbers, aligned with the others.
--- @tparam {number,...} values all that will be written; 64-bit integers as cdata
+-- @tparam {number,...} values all numbers that will be written; 64-bit integers as cdata
 -- @string dtype
 -- @tparam table options precision, suppress: see `nd.set_printoptions`
 -- @treturn function(v) -> text; all of one width

@@ -2,8 +2,8 @@
 -- `ty.nd.contrib.X`, `x:sum{axis = 1}`.
 --
 -- Arrays come first, then parameters; `out =` an array or list to write, `ctx =` the device of an
--- operator without inputs. One output gives an array, several a list. Functions and methods are
--- made when they are first named.
+-- operator without inputs. The result is an array, or a list if there are several outputs.
+-- Functions and methods are made on first use.
 --
 -- @module tycho.ndarray.operators
 
@@ -36,7 +36,7 @@ local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS
 
 -- Attributes and outputs --------------------------------------------------------------------------
 
--- Returns a Context among the options as text, which is what operators take.
+-- Returns a Context among the options as text, the form of the operators' parameter.
 local function convert_context(...)
   local n = values.count(...)
   local t = n > 0 and select(n, ...)
@@ -102,7 +102,7 @@ local function find_position(names, key)
 end
 
 
--- Puts inputs given by name into position.
+-- Moves inputs given by name to their positions.
 local function put_named(c)
   local schema, func = c.schema, c.func
   if schema.variadic then
@@ -128,7 +128,7 @@ local function put_named(c)
 end
 
 
--- Raises E(value) for a missing input. If a method got no input at all, it was called with a point,
+-- Raises E(value) for a missing input. If a method got no input at all, it was called with a dot,
 -- and the message suggests the colon.
 local function fail_missing(c, name, argument)
   local method = c.count == 0 and c.func:match("^NDArray:(.*)$")
@@ -221,7 +221,8 @@ local function attempt(cache, kind, schema, func, ...)
 end
 
 
--- Returns how many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
+-- Returns the number of inputs, 1 or 2, of an operator that needs no parameter and has one output;
+-- else nil.
 local function fixed_inputs(schema)
   local fixed = not schema.variadic and #schema.params == 0 and schema.outputs == "output"
     and #schema.input_names <= 2
@@ -229,8 +230,8 @@ local function fixed_inputs(schema)
 end
 
 
--- Returns the cached entry of a call with one or two arrays and nothing else, its inputs in place;
--- nil if no such call was made before, or this is none.
+-- Returns the cached entry of a call with only one or two arrays, and sets the inputs; nil if this
+-- is not such a call, or the first one.
 local function find_bare(cache, n, a, b)
   if n > 2 or n == 2 and getmetatable(b) ~= NDArray then
     return nil
@@ -287,7 +288,7 @@ end
 -- parameters.
 -- @string name of the operator
 -- @tparam table params
--- @int nin number of inputs, which the caller puts into place
+-- @int nin number of inputs, which the caller sets with `call.put_input`
 -- @treturn table with `func`, the public name
 function operators.prepare(name, params, nin)
   local schema, func = registry.find(name), "nd." .. name
@@ -303,7 +304,7 @@ end
 --- Returns a namespace that finds operators by one of several prefixes.
 -- @string name "nd.linalg"
 -- @tparam {string,...} prefixes
--- @tparam[opt] table own functions it has beside them
+-- @tparam[opt] table own its further functions
 function operators.namespace(name, prefixes, own)
   own = own or {}
   local missing = namespace.missing(name, "operator", own, function()

@@ -1,10 +1,10 @@
---- Reads pickles of Python, protocols 0 to 5, without running anything: a machine that makes
--- numbers, texts, lists and tables, and descriptions of everything else. For `ndarray/pytorch.lua`.
+--- Reads pickles of Python, protocols 0 to 5, without running code of the pickle. Makes numbers,
+-- texts, lists and tables, and descriptions of all other objects. For `ndarray/pytorch.lua`.
 --
 -- Python's None is `ty.null`, tuples and sets are lists, dictionaries are tables; `pickle.keys`
--- gives their keys in order. Integers of more than 53 bits, and objects of classes that the caller
--- has no function for, are descriptions: tables with `class_name`, and `args`, `state`, `items` or
--- `entries` where the pickle has these.
+-- gives their keys in order. Integers of more than 53 bits, and objects of classes for which the
+-- caller has no function, are descriptions: tables with `class_name`, and with `args`, `state`,
+-- `items` or `entries` if the pickle has these.
 --
 -- @module tycho.ndarray.pickle
 
@@ -18,7 +18,7 @@ local pickle = {}
 
 local null = values.null
 
--- Bytes that parts of the result take, estimates.
+-- Estimated bytes of parts of the result.
 local TABLE_COST = 160                                   -- a table
 local MEMO_COST = 40                                     -- a place of the memo, an entry of a table
 local SLOT_COST = 16                                     -- a place of the stack or of a list
@@ -76,8 +76,8 @@ function pickle.set(t, key, value)
 end
 
 
---- Returns whether a value is a list of the pickle: no dictionary, and nothing that a function
--- returned.
+--- Returns whether a value is a list of the pickle, not a dictionary or an object that a function
+-- of the caller returned.
 function pickle.is_list(v)
   return type(v) == "table" and getmetatable(v) == nil and order[v] == nil
 end
@@ -109,7 +109,7 @@ function Machine:fail(text, ...)
 end
 
 
--- Counts bytes of memory that the result takes, and fails where they are too many for the file.
+-- Counts bytes of memory of the result, and fails if they exceed the limit for the file's size.
 function Machine:pay(cost)
   self.cost = self.cost + cost
   if self.cost > self.most then
@@ -144,7 +144,7 @@ function Machine:peek()
 end
 
 
--- Returns what was pushed since the last mark, as a list.
+-- Returns the values since the last mark as a list, and removes them from the stack.
 function Machine:pop_mark()
   local at = self.top
   while at > 0 and self.stack[at] ~= MARK do
@@ -200,7 +200,7 @@ function Machine:memoize(i, v)
 end
 
 
--- Pushes what place i of the memo holds.
+-- Pushes the value at place i of the memo.
 function Machine:push_memo(i)
   local v = self.memo[i]
   if v == nil then
@@ -210,8 +210,8 @@ function Machine:push_memo(i)
 end
 
 
--- Returns an integer from its bytes of any number: little-endian, two's complement. One that a Lua
--- number does not hold exactly is an object with the bytes.
+-- Returns an integer from any number of bytes: little-endian, two's complement. An integer that a
+-- Lua number cannot hold exactly becomes a description with the bytes.
 function Machine:integer(bytes)
   local v, scale = 0, 1
   for i = 1, #bytes do
@@ -272,8 +272,7 @@ end
 
 -- Calls and objects -------------------------------------------------------------------------------
 
--- Returns what the caller's function for a class or function makes of the arguments; without one, a
--- description.
+-- Returns the result of the caller's function for a class or function; without one, a description.
 local function call_global(machine, f, arguments)
   if not pickle.is_list(arguments) then
     machine:fail("arguments that are no tuple")
@@ -289,7 +288,7 @@ local function call_global(machine, f, arguments)
 end
 
 
--- Notes the state of a description; objects that the caller has made have no use for it.
+-- Sets the state of a description; ignored for objects that the caller has made.
 local function set_state(_, object, state)
   if pickle.is_described(object) then
     object.state = state
@@ -307,7 +306,7 @@ function Machine:push_global(module, name)
 end
 
 
--- Pushes what is outside of the pickle.
+-- Pushes an object that is stored outside of the pickle (a persistent id).
 local function push_persistent(machine, id)
   machine:push(machine.persistent(id, machine))
 end
@@ -328,7 +327,7 @@ local function remove_quotes(machine, s)
 end
 
 
--- Returns the number that a line holds.
+-- Returns the number in a line.
 local function parse_number(machine, line)
   local v = line:find("^[-+]?%d") and tonumber((line:gsub("L$", "")))
   if not v then
@@ -537,11 +536,11 @@ end)
 local STOP = OPCODES.STOP:byte()
 
 
---- Reads one pickle, which may be followed by something else.
--- @tparam table cursor as `file_cursor.new` gives, at its first byte; afterwards after it
--- @tparam table options functions: path of a class or function -> `f(arguments)`, which gives the
---   object; persistent: `f(id)` gives what is outside of the pickle
--- @return the object; E(format) for what is not a pickle
+--- Reads one pickle, which other data may follow.
+-- @tparam table cursor as `file_cursor.new` gives, at the first byte; it is moved behind the pickle
+-- @tparam table options functions: path of a class or function -> `f(arguments)`, which returns the
+--   object; persistent: `f(id)` returns the object with a persistent id
+-- @return the object; E(format) if the data is not a pickle
 function pickle.read(cursor, options)
   local m = setmetatable({ cursor = cursor, stack = {}, top = 0, highest = 0, memo = {},
     memoized = 0, cost = 0, most = BASE + TIMES * cursor:left(),

@@ -1,7 +1,7 @@
---- Arrays as text, as NumPy writes them: rows in brackets, numbers below each other, long lines
--- broken, large arrays by the entries at both ends of their axes; then `<NDArray 2x3 @cpu(0)>`.
+--- Text of arrays in NumPy's form: rows in brackets, aligned numbers, long lines wrapped, large
+-- arrays shortened to the entries at both ends of their axes; then `<NDArray 2x3 @cpu(0)>`.
 --
--- Where an array is a column of more rows than both ends have, the rows stand side by side.
+-- The rows of a column that is longer than both ends are written next to each other.
 -- Only the values that are shown are read. Reading waits.
 --
 -- @module tycho.ndarray.print
@@ -35,7 +35,7 @@ local SET = args.form("nd.set_printoptions", {
   { "linewidth", count, false }, { "suppress", "boolean?" },
 })
 
---- Sets how arrays are written as text from now on; options that are not named keep their values.
+--- Sets the options of arrays as text; options that are not given keep their values.
 -- @tparam table options precision = 8 (digits after the point, at most), threshold = 1000 (larger
 --   arrays are shortened; `math.huge`: none), edgeitems = 3 (of a shortened axis, at either end),
 --   linewidth = 75 (characters), suppress = false (no exponents for small numbers)
@@ -50,7 +50,7 @@ function print_of.set_printoptions(...)
 end
 
 
---- Returns the options as they are, in a table of their own.
+--- Returns a table with the current options.
 -- @treturn table see `set_printoptions`
 function print_of.get_printoptions()
   local copy = {}
@@ -92,8 +92,8 @@ local function collect_row(x, from, n, edge, all)
 end
 
 
--- Returns the values in nested lists, as the array is nested, and in one list; DOTS for what is
--- left out of an axis longer than twice `edge`.
+-- Returns the values in lists nested like the array, and in one flat list. An axis longer than
+-- twice `edge` has DOTS for the entries in the middle.
 local function collect(x, depth, from, size, edge, all)
   local n = x._shape[depth]
   if depth == #x._shape then
@@ -184,8 +184,7 @@ function NDArray.__tostring(x)
 end
 
 
--- Returns how many rows are written when an axis shows at most `most` entries. Entries of a column
--- are written side by side, so they take few rows.
+-- Returns the number of rows of the text if axes show at most `most` entries; a column takes few.
 local function rows_shown(x, most)
   local n, shape = 1, x._shape
   for axis = 1, #shape - 1 do
@@ -196,10 +195,9 @@ local function rows_shown(x, most)
 end
 
 
---- Returns the array as text of about `rows` rows at most, for the prompt; the dtype is with the
--- shape unless it is float32.
+--- Returns the array as text for the prompt; the dtype follows the shape unless it is float32.
 -- @tparam NDArray x
--- @int rows
+-- @int rows the approximate limit of rows
 function NDArray.text(x, rows)
   local edge = edge_of(x)
   if rows_shown(x, 2 * edge) > rows then

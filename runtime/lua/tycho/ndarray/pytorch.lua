@@ -1,10 +1,10 @@
 --- Files of PyTorch (`torch.save`): a zip archive with a pickle and a member for each storage, or
--- the older form, pickles and storages one after the other. For `ndarray/files.lua`; the tree of
--- objects is `ty.pytorch.load`.
+-- the older form, pickles and storages one after the other. For `ndarray/files.lua`;
+-- `ty.pytorch.load` returns the tree of objects.
 --
--- Tensors become arrays that are read when they are first used, of any strides; several views of a
--- storage are arrays of their own. What is not a tensor, container, number or text is a description
--- (`ndarray/pickle.lua`).
+-- Tensors of any strides become arrays that are read on first use; different views of a
+-- storage become separate arrays. Objects other than tensors, containers, numbers and texts become
+-- descriptions (`ndarray/pickle.lua`).
 --
 -- @module tycho.ndarray.pytorch
 
@@ -28,10 +28,11 @@ local MAGIC = "\108\252\156\70\249\32\106\168\80\25"
 local FORM = 1001
 local HEAD = 24                                          -- bytes of the first, at most
 local MOST_DIMENSIONS = 16                               -- TY_MAXDIM
-local BASE, TIMES = 64 * 2 ^ 20, 4                       -- memory that a file may take
-local DEEPEST, MOST_VISITED = 64, 2 ^ 20                 -- of containers, when arrays are named
+local BASE, TIMES = 64 * 2 ^ 20, 4                       -- a file may take BASE + TIMES * its bytes
+-- depth and number of containers that are searched for arrays
+local DEEPEST, MOST_VISITED = 64, 2 ^ 20
 
--- Elements by the class of a storage, or by dtype: what they are in a file, and their bytes.
+-- Elements by the class of a storage, or by dtype: their encoding in a file, and their bytes.
 local ELEMENTS = {
   float = { "float32", 4 }, double = { "float64", 8 }, half = { "float16", 2 },
   bfloat16 = { "bfloat16", 2 }, long = { "int64", 8 }, int = { "int32", 4 },
@@ -75,8 +76,8 @@ end
 local Loader = {}
 Loader.__index = Loader
 
--- A storage: its bytes, what its elements are, where it is (`part`; nil without elements). A pickle
--- cannot make one.
+-- A storage: its bytes, the encoding of its elements, its place in the file (`part`; nil if it has
+-- no elements). Code in a pickle cannot make one.
 local Storage = {}
 
 local function new_storage(elements, n, part)
@@ -142,7 +143,7 @@ function Loader:tensor(storage, offset, sizes, strides, elements)
 end
 
 
--- What is called in a pickle ----------------------------------------------------------------------
+-- Functions that pickles call ---------------------------------------------------------------------
 
 local function return_first(arguments)
   return arguments[1]
@@ -179,7 +180,7 @@ local function decode_latin1(arguments)
 end
 
 
--- Returns the functions that a loader knows, by path.
+-- Returns the functions of a loader, by path.
 local function make_functions(loader)
   local file = loader.file
   local known = {
@@ -231,7 +232,7 @@ local function make_functions(loader)
 end
 
 
--- Returns the path of the class in ("module", class, file, source), which stands for it in old
+-- Returns the path of the class in ("module", class, file, source), the form of a class in old
 -- files, else nil; the source is ignored.
 local function named_class(id)
   return pickle.is_list(id) and id[1] == "module" and pickle.path(id[2]) and id[2] or nil
@@ -334,7 +335,8 @@ local function is_older(head)
 end
 
 
--- Returns where the storages are: a list of keys, then for each its number of elements and these.
+-- Returns the places of the storages. The file has a list of keys, then the number of elements and
+-- the elements of each storage.
 local function storage_parts(loader, cursor, seen)
   local file = loader.file
   local keys = loader:read(cursor)
@@ -404,8 +406,8 @@ local function key_text(key)
 end
 
 
--- Warns of an object that was an array, but is none of the engine's: NumPy's, and tensors of other
--- kinds, such as those without memory.
+-- Warns of an array that cannot be read: one of NumPy, or a tensor of another kind, such as one
+-- without memory.
 local function warn_of_array(file, v, name)
   local kind = v.class_name
   if kind:find "^numpy%..*_reconstruct$" or kind:find "^torch%._utils%._rebuild" then
@@ -464,7 +466,7 @@ local function each_array(file, root, f)
 end
 
 
--- For others --------------------------------------------------------------------------------------
+-- Public functions --------------------------------------------------------------------------------
 
 --- Returns the object in a file.
 -- @tparam table file as `file_arrays.open` gives
@@ -482,7 +484,7 @@ end
 --- Returns the arrays in a file, by names joined with points.
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {{string,NDArray},...} in file order; `ty.null` without elements
--- @treturn bool true: the names count
+-- @treturn bool true: the file has names
 function pytorch.load(file)
   local list = {}
   each_array(file, pytorch.object(file), function(x, name)
@@ -492,7 +494,7 @@ function pytorch.load(file)
 end
 
 
---- Returns whether a file that begins so may be one of these.
+--- Returns whether a file with these first bytes may be one of PyTorch.
 -- @string head first bytes
 -- @tparam table file
 function pytorch.is_mine(head, file)

@@ -1,8 +1,8 @@
 --- Random arrays: `ty.nd.random`. Seeds and states: ndarray/seed.lua.
 --
--- The parameters of a distribution are all numbers (`shape` is that of the samples, {1} if nil) or
--- all arrays (a sample, or `shape` samples, for each element). Each call advances the random stream
--- of its device.
+-- The parameters of a distribution are all numbers (`shape` is that of the result, by default {1})
+-- or all arrays (a sample, or `shape` samples, for each element). Each call advances the random
+-- stream of its device.
 --
 --     ty.nd.random.normal{loc = 0, scale = 2, shape = {3, 4}}
 --
@@ -22,25 +22,25 @@ local is_array = class.is_array
 local random = {}
 
 
---- Uniform numbers from low up to before high.
+--- Returns uniform numbers from low up to, but not including, high.
 -- @function random.uniform
 
---- Normal numbers with mean loc and deviation scale.
+--- Returns normal numbers with mean loc and standard deviation scale.
 -- @function random.normal
 
---- Counts of events whose mean number is lam, as floats.
+--- Returns Poisson-distributed counts with mean lam, as floats.
 -- @function random.poisson
 
---- Times between events, whose mean is scale.
+--- Returns exponentially distributed numbers with mean scale.
 -- @function random.exponential
 
---- Gamma-distributed numbers with form alpha and mean alpha times beta.
+--- Returns gamma-distributed numbers with shape alpha and scale beta (mean alpha times beta).
 -- @function random.gamma
 
---- Failures before the k-th success of chance p, as floats.
+--- Returns numbers of failures before the k-th success of probability p, as floats.
 -- @function random.negative_binomial
 
---- Negative binomial counts with mean mu and dispersion alpha, as floats.
+--- Returns negative binomial counts with mean mu and dispersion alpha, as floats.
 -- @function random.generalized_negative_binomial
 
 -- parameters in order: name, default, the operator's own name for it
@@ -141,7 +141,7 @@ local RANDINT = args.form("nd.random.randint", {
   { "dtype", { "int32", "int64" }, "int32" }, { "ctx", "context?" }, { "out", "array?" },
 })
 
---- Returns random integers from low to below high.
+--- Returns random integers from low up to, but not including, high.
 function random.randint(...)
   local a = RANDINT(...)
   return create("_random_randint", "nd.random.randint",
@@ -155,7 +155,8 @@ local MULTINOMIAL = args.form("nd.random.multinomial", {
 })
 
 --- Returns indices (from 0) drawn with the probabilities in the last axis of data.
--- @treturn NDArray with `get_prob`, a list of it and the logarithms of the probabilities
+-- @treturn NDArray the indices; with `get_prob` a list of them and the logarithms of their
+--   probabilities
 function random.multinomial(...)
   local a = MULTINOMIAL(...)
   local params = { "get_prob", attrs.text(a.get_prob), "dtype", a.dtype }
@@ -172,7 +173,7 @@ end
 
 local SHUFFLE = args.form("nd.random.shuffle", { { "data", "array" }, { "out", "array?" } })
 
---- Returns the rows (along the first axis) in another order.
+--- Returns the rows (along the first axis) in random order.
 function random.shuffle(...)
   local a = SHUFFLE(...)
   return call.unary("_shuffle", "nd.random.shuffle", a.data, a.out)

@@ -1,5 +1,5 @@
---- Whether calls on arrays are recorded, and what that asks of those who make and write arrays (not
--- for users; `ty.autograd` turns it on).
+--- The state of recording, and functions for code that makes and writes arrays while calls are
+-- recorded (not for users; `ty.autograd` turns recording on).
 --
 -- @module tycho.ndarray.recording
 
@@ -15,15 +15,15 @@ local recording = {
   lines = os.getenv("TYCHO_LINES") ~= "0",
 }
 
-local steps = C.ty_live_at("history")                    -- recorded calls that are alive
-local was_on = false                     -- whether calls were ever recorded: before, `steps` is 0
+local steps = C.ty_live_at("history")                    -- number of live recorded calls
+local was_on = false                     -- whether calls were ever recorded; if not, `steps` is 0
 
 local OFF, ON, PAUSED = 0, 1, 2
 
 --- Sets both flags.
 -- @bool on
 -- @bool training
--- @bool paused not on, but inside of something that is recorded
+-- @bool paused recording is off, but inside of a recorded function
 function recording.set(on, training, paused)
   recording.on, recording.training = on, training
   was_on = was_on or on
@@ -32,7 +32,7 @@ function recording.set(on, training, paused)
 end
 
 
--- Returns the line of the script that called the library; nil where there is none.
+-- Returns the line of the script that called the library; nil if there is none.
 local function script_line()
   local line = Error.caller(3)
   return line ~= "" and line or nil
@@ -51,14 +51,14 @@ function recording.is_line_wanted()
 end
 
 
--- The line that calls belong to while one is held: false until it is needed. Many blocks need none,
--- since the core knows the lines of calls that repeat.
+-- The line of all calls while one is held; false until it is needed. Many blocks never need it,
+-- since the core knows the lines of repeated calls.
 local held_line
 
 
 --- Attributes the calls that follow to one line, until `release`.
--- @tparam ?string|boolean line nil: there is none; false: that of the script's call of the library,
---   which is found when it is needed
+-- @tparam ?string|boolean line nil: no line; false: that of the script's call of the library,
+--   which is determined when it is needed
 function recording.hold(line)
   recording.held, held_line = true, line
   if line ~= false then
@@ -77,7 +77,7 @@ function recording.hold_next(line)
 end
 
 
---- Ends `hold`; returns the line that was held, with which `hold` can continue.
+--- Ends `hold`; returns the held line, so that `hold` can be called with it again.
 -- @return the line, or false
 function recording.release()
   recording.held = false
@@ -105,14 +105,14 @@ function recording.note_line()
 end
 
 
---- Operators whose runs may fail later, for what is in their arrays: their lines are always noted.
+--- Operators whose runs may fail later, depending on values: their lines are always recorded.
 recording.may_fail = setmetatable({}, { __index = function(known, op)
   known[op] = C.ty_op_may_fail(op) ~= 0
   return known[op]
 end })
 
 
---- Records the line in any case, for what is not a call of an operator.
+--- Records the line in any case, for steps other than calls of operators.
 function recording.note_line_always()
   if recording.lines and not (recording.held and held_line ~= false) then
     C.ty_line(line_now())
@@ -120,7 +120,7 @@ function recording.note_line_always()
 end
 
 
---- Records the line of the call that was just made, if the core did not ask for it and lacked it.
+--- Records the line of the last call, if the core did not ask for it and turned out to lack it.
 function recording.note_missed()
   if request[MISSED] ~= 0 then
     C.ty_line_late(recording.lines and line_now() or nil)
@@ -157,8 +157,8 @@ function recording.note_write(x)
 end
 
 
---- Calls f with recording off, and turns it on again if it was on. What f computes belongs to one
--- recorded call.
+--- Calls f with recording off, and turns it on again if it was on: for a function that is recorded
+-- as one call.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f
@@ -179,12 +179,12 @@ function recording.without(f, ...)
 end
 
 
---- Records what has been computed otherwise than by operators: (inputs, outputs, object) ->
--- outputs. Set by `tycho.autograd.function`; recording is never on before that.
+--- Records outputs that were not computed by operators: (inputs, outputs, object) -> outputs. Set
+-- by `tycho.autograd.function`; recording is never on before that.
 recording.record_function = nil
 
 
---- Returns the number of recorded calls that are alive.
+--- Returns the number of live recorded calls.
 function recording.steps()
   return tonumber(steps[0])
 end

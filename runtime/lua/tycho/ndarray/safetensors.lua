@@ -3,7 +3,7 @@
 -- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32",
 -- "shape": [2, 3], "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements.
 -- Offsets count from the end of the header. The entry `__metadata__` has texts. Arrays without
--- dimensions are read as one element, those without elements are left out. 8-bit floats become
+-- dimensions are read as one element, arrays without elements are skipped. 8-bit floats become
 -- float32, unsigned and short integers int32 or int64.
 --
 -- @module tycho.ndarray.safetensors
@@ -22,7 +22,7 @@ local class = require "tycho.ndarray.class"
 
 local safetensors = {}
 
-local ALIGN = 8                                          -- elements begin at such a multiple
+local ALIGN = 8                                          -- elements begin at a multiple of this
 local MOST = 100 * 2 ^ 20                                -- bytes that a header may have
 
 local CODE = {
@@ -30,7 +30,7 @@ local CODE = {
   int32 = "I32", int64 = "I64", bool = "BOOL",
 }
 
--- What elements are for `file:array`, and their bytes.
+-- The encoding of elements for `file:array`, and their bytes.
 local STORED = {
   F8_E4M3 = { "e4m3", 1 }, F8_E5M2 = { "e5m2", 1 }, I16 = { "int16", 2 }, U16 = { "uint16", 2 },
   U32 = { "uint32", 4 }, U64 = { "uint64", 8 },
@@ -149,7 +149,7 @@ end
 --- Reads arrays. Their elements are read when they are first used.
 -- @tparam table file as `file_arrays.open` gives
 -- @treturn {{string,NDArray},...} in the order of their elements; `ty.null` without elements
--- @treturn bool true: the names count
+-- @treturn bool true: the file has names
 -- @treturn table the entry `__metadata__`, texts by key
 function safetensors.load(file)
   local header, start = read_header(file)
@@ -180,8 +180,8 @@ local function length_of(head)
 end
 
 
---- Returns whether a file that begins so is one of these. Parameter files may have a brace there,
--- too, but have zeros after it.
+--- Returns whether a file with these first bytes has the format. Parameter files may have the same
+-- brace, but zeros after it.
 function safetensors.is_mine(head)
   return #head >= 9 and head:sub(9, 9) == "{" and not head:find("%z", 9) and length_of(head) <= MOST
 end

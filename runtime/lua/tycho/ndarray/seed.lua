@@ -1,12 +1,12 @@
 --- Seeds and states of random streams, and the functions that sample from them: `ty.random`.
 --
 -- Every device has a stream; its state is a seed and a counter. Equal seeds give equal numbers, on
--- CPU and GPU. A call of an operator or a run of an executor advances the counter where it draws
--- numbers. Dropout, RReLU and zoneout draw in training only, so an evaluation leaves the training
--- around it as it is.
+-- CPU and GPU. A call of an operator or a run of an executor advances the counter if it draws
+-- numbers. Dropout, RReLU and zoneout draw in training only, so an evaluation does not change the
+-- numbers of the training around it.
 --
---     ty.random.seed(7)                              -- all devices, each with numbers of its own
---     ty.random.seed(7, {ctx = ty.gpu(0)})           -- one device, as any other seeded so
+--     ty.random.seed(7)                              -- all devices, each with different numbers
+--     ty.random.seed(7, {ctx = ty.gpu(0)})           -- one device; same numbers on every device
 --     ty.random.uniform{shape = {3}}                 -- the functions of ty.nd.random
 --
 -- @module tycho.random
@@ -28,7 +28,7 @@ local random = {}
 
 -- State -------------------------------------------------------------------------------------------
 
-local LEAST_CPUS = 8                             -- CPU queues whose states are saved at least
+local LEAST_CPUS = 8                             -- least CPU queues whose states are saved
 
 local function integer_value(v)
   return type(v) == "number" and v == math.floor(v) and v - v == 0, v, "an integer", "value"
@@ -67,8 +67,8 @@ local function digits(n)
 end
 
 
---- Returns the states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`;
--- 64-bit numbers, so they are text.
+--- Returns the states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`; the
+-- numbers are text, as they have 64 bits.
 function random.get_state()
   local n, state = ffi.new("uint64_t[2]"), {}
   for _, ctx in ipairs(devices()) do
@@ -95,7 +95,7 @@ end
 
 local STATE = args.form("random.set_state", { { "state", "table" } })
 
---- Puts back states that `get_state` gave.
+--- Restores states from `get_state`.
 -- @tparam table state
 function random.set_state(state)
   state = STATE{ state = state }.state

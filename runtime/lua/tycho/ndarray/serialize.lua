@@ -1,17 +1,17 @@
---- Lua values and arrays as bytes and back: the format of optimizer states
--- and of saved training states.
+--- Serialization of Lua values and arrays: the format of optimizer states and of saved training
+-- states.
 --
 --     local bytes = container.encode{ epoch = 3, states = { [0] = array } }
 --     local value = container.decode(bytes, "Updater:set_states")
 --
--- Numbers, texts, booleans, `ty.null`, NDArrays, tables of these, and objects of classes that were
--- made known with `register`: their fields are kept, nothing is executed. Tables are written with
--- sorted keys, so equal values give equal bytes. What `decode` refuses is E(format): foreign bytes,
--- other versions, truncation, damage.
+-- Values are numbers, texts, booleans, `ty.null`, NDArrays, tables of these, and objects of classes
+-- from `register`, whose fields are stored; decoding executes no code. Tables are written with
+-- sorted keys, so equal values give equal bytes. `decode` raises E(format) for foreign bytes,
+-- other versions, truncation and damage.
 --
 -- Layout, little-endian: "TYCHOBOX", uint32 version, uint32 checksum (Adler-32 of the rest), uint64
--- length of the rest, then one value. A value is a letter and its contents: z (null), t, f, n
--- (float64), s (uint64 length, bytes), { (uint64 number of pairs, keys and values by turns), o
+-- length of the rest, then one value. A value is a letter and its contents: z (null), t (true), f
+-- (false), n (float64), s (uint64 length, bytes), { (uint64 number of pairs, then the pairs), o
 -- (name of the class as a text value, fields as a table value), a (uint32 dtype, ndim; context as a
 -- text value; ndim uint64 sizes; the elements).
 --
@@ -41,7 +41,7 @@ local names, classes = {}, {}                            -- class -> name, name 
 
 --- Registers a class whose objects can be written.
 -- @tparam table kind class
--- @string name as in the bytes: never change it
+-- @string name the name in the bytes, which must never change
 function container.register(kind, name)
   names[kind], classes[name] = name, kind
 end
@@ -162,8 +162,8 @@ function put(out, v, depth)
 end
 
 
--- Interpreted: a table that holds itself once passed without an error; a compiled recursion
--- (LuaJIT 2.1-beta3) is the suspect.
+-- Interpreted, since with LuaJIT 2.1-beta3 a table that contains itself once passed without an
+-- error, probably because of the compiled recursion.
 jit.off(put_pairs)
 jit.off(put_table)
 jit.off(put)
@@ -315,7 +315,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
---- Writes a value to a file, all or nothing.
+--- Writes a value to a file, atomically.
 function container.save(path, v, func)
   files.write(path, container.encode(v), func)
 end

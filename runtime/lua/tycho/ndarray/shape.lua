@@ -1,8 +1,8 @@
---- Methods that change an array's shape, element type or device: views where they
--- can be, copies where they must.
+--- Methods that return an array with another shape, element type or device, as a view if possible,
+-- else as a copy.
 --
 -- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the
--- others make new arrays (or give back the same object where nothing would change). Axes count
+-- others make new arrays (or return the same object if nothing would change). Axes count
 -- from 0, negative ones from the end.
 --
 -- @module tycho.ndarray.shape
@@ -52,8 +52,8 @@ local function split_dim(n, a, b)
 end
 
 
--- Returns what one code at position i of the target emits, with the source pointer at p: emitted
--- sizes, entries used, sizes passed.
+-- Decodes the code at position i of the target, with the source pointer at p. Returns the new
+-- sizes, the number of target entries used, the number of source sizes used.
 local function decode_one(source, target, i, p)
   local code = target[i]
   if code > 0 then
@@ -73,7 +73,7 @@ local function decode_one(source, target, i, p)
 end
 
 
--- Replaces the one -1 by what is left; nil where the count does not fit.
+-- Replaces the -1 by the size that gives `total` elements; returns nil if no size does.
 local function infer_rest(out, total)
   local known, at = 1, nil
   for d, n in ipairs(out) do
@@ -93,9 +93,9 @@ local function infer_rest(out, total)
 end
 
 
---- Returns the sizes that reshape codes mean for a source shape; nil where they do not fit.
+--- Returns the sizes of reshape codes for a source shape; nil if they do not fit.
 -- @tparam {int,...} source
--- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3:
+-- @tparam {int,...} target n > 0: n; 0: keep; -1: computed (once); -2: all remaining sizes; -3:
 --   product of two; -4, a, b: split
 -- @bool reverse match from the right
 -- @treturn {int,...}
@@ -119,8 +119,8 @@ function shape_of.decode(source, target, reverse)
 end
 
 
--- Returns the sizes if they are given in full, as numbers or as a list, and without options; nil if
--- the form has to read them.
+-- Returns the sizes if they are given without codes and options, as numbers or as a list; nil if
+-- the form must read them.
 local function full_sizes(x, first, ...)
   local shape = type(first) == "number" and { first, ... } or first
   if not values.is_plain(shape) or #shape == 0 then
@@ -147,7 +147,7 @@ local RESHAPE = args.form("NDArray:reshape",
 -- @tparam {int,...} shape sizes and codes 0, -1, -2, -3, -4 (see `decode`); also as separate
 --   numbers
 -- @tparam[opt] table options reverse = true matches from the right
--- @treturn NDArray another count of elements is E(shape)
+-- @treturn NDArray E(shape) if the number of elements differs
 function NDArray.reshape(x, ...)
   local sizes = full_sizes(x, ...)
   if sizes then
@@ -281,8 +281,8 @@ end
 
 local ASTYPE = args.form("NDArray:astype", { { "dtype", "dtype" }, { "copy", "boolean", true } })
 
---- Returns a copy with another element type, converted as C casts do; with `copy = false` x
--- itself where it has the type.
+--- Returns a copy with another element type, converted as C casts do; with `copy = false` returns x
+-- itself if it has the type.
 function NDArray.astype(x, ...)
   local a = ASTYPE(...)
   local dtype = args.DTYPES[a.dtype]
@@ -345,7 +345,7 @@ function NDArray.detach(x)
 end
 
 
---- Returns a copy in the storage type, of which there is one: "default". Others E(unsupported).
+--- Returns a copy in a storage type. The only one is "default"; others are E(unsupported).
 function NDArray.tostype(x, stype)
   if stype ~= "default" then
     Error.raise{ code = "unsupported", func = "NDArray:tostype", argument = "stype",
@@ -355,7 +355,7 @@ function NDArray.tostype(x, stype)
 end
 
 
--- Asking and waiting ------------------------------------------------------------------------------
+-- Tests and waiting -------------------------------------------------------------------------------
 
 --- Returns the size of the first dimension.
 function NDArray.len(x)
@@ -366,8 +366,8 @@ end
 local BYTE = { 1 }
 local address = ffi.new("const void *[2]")
 
--- Returns whether the first bytes have one address: outputs of executors that share a
--- pool are storages of their own.
+-- Returns whether the first bytes have the same address. Storages are not compared, since outputs
+-- of executors that share a pool are different storages.
 local function same_address(x, y)
   if x._device ~= y._device or x._device >= C.TY_GPU then
     return false
@@ -397,7 +397,7 @@ function NDArray.wait_to_read(x)
 end
 
 
---- Waits until nothing queued reads or writes the array.
+--- Waits until no queued work reads or writes the array.
 function NDArray.wait_to_write(x)
   check(C.ty_tensor_wait(x._h, 1), "NDArray:wait_to_write")
 end

@@ -1,4 +1,4 @@
---- Arrays in several files, with an index in JSON beside them: `model.safetensors.index.json`,
+--- Arrays in several files, with a JSON index in the same folder: `model.safetensors.index.json`,
 -- `pytorch_model.bin.index.json`. For `ndarray/files.lua`.
 --
 --     {"metadata": {...}, "weight_map": {"layer.weight": "model-00001-of-00002.safetensors", ...}}
@@ -21,7 +21,7 @@ local function fail(file, text, ...)
 end
 
 
--- Returns the names of the files, sorted, each beside the index.
+-- Returns the names of the files, sorted; all are in the folder of the index.
 local function list_shards(file, map)
   local list, seen = {}, {}
   for name, shard in pairs(map) do
@@ -44,7 +44,7 @@ end
 -- @tparam table file as `file_arrays.open` gives: the index
 -- @tparam function load `load(path)` gives the arrays of one file as the formats do
 -- @treturn {{string,NDArray},...} file by file
--- @treturn bool true: the names count
+-- @treturn bool true: the files have names
 -- @treturn table the index's entry `metadata`
 function sharded.load(file, load)
   if file.size > MOST then
@@ -74,7 +74,7 @@ function sharded.load(file, load)
 end
 
 
---- Returns whether a file of this path is an index.
+--- Returns whether a file with this path is an index.
 function sharded.is_mine(head, path)
   return path:find("%.index%.json$") ~= nil and head:find("^%s*{") ~= nil
 end

@@ -1,8 +1,7 @@
 --- Numbers between Lua and tensors: nested tables, bytes, foreign memory, single elements.
 --
--- 16-bit floats travel as float32 and are converted by the core. Reading waits for what is
--- under way and is where late failures come out. Nested tables are row-major,
--- 1-based and must not be ragged.
+-- 16-bit floats are passed as float32 and converted by the core. Reading waits for queued work and
+-- raises its failures. Nested tables are row-major, 1-based and must not be ragged.
 --
 -- @module tycho.ndarray.transfer
 
@@ -28,7 +27,7 @@ local CAPACITY = 4096                                        -- bytes of a small
 
 local scratch = ffi.new("uint64_t[?]", CAPACITY / 8)
 transfer._scratch = scratch                  -- casts do not keep it alive
-local small, large = {}, {}              -- by dtype: pointers into scratch; types of own buffers
+local small, large = {}, {}              -- by dtype: pointers into scratch; types of new buffers
 
 for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t",
     "int64_t", "uint8_t", [12] = "uint16_t" } do
@@ -209,7 +208,7 @@ function NDArray.asscalar(x)
 end
 
 
---- Returns the bytes as a Lua string, little-endian, row-major. Waits.
+--- Returns the elements' bytes as a Lua string, little-endian, row-major. Waits.
 function NDArray.tostring_raw(x)
   local size = product(x._shape)
   local p, bytes = buffer(x._dtype, size), size * BYTES[x._dtype]
@@ -221,10 +220,10 @@ end
 local out_pointer = ffi.new("void *[1]")
 
 --- Returns a typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; valid
--- while the array lives. 16-bit floats appear as `uint16_t`. NaNs that operators make are plain
--- ones. NaNs from a file may have any bits, which operators keep, and LuaJIT takes some of them
--- for pointers: read such elements by `totable` and the like. Call this again before each series
--- of writes: that is how the engine learns of them.
+-- while the array lives. 16-bit floats appear as `uint16_t`. NaNs that operators make are safe to
+-- read. NaNs from a file may have any bits, which operators keep, and LuaJIT takes some of them
+-- for pointers: read such elements with `totable`. Call this function again before each series
+-- of writes, so that the engine knows of them.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])
@@ -255,7 +254,7 @@ local function offset_of(x, indices, n, func)
 end
 
 
---- Raises E(index) with the interval.
+--- Raises E(index) with the valid interval.
 function transfer.fail_index(i, axis, size, func)
   Error.raise{ code = "index", func = func, argument = "axis " .. axis,
     expected = ("%d to %d"):format(-size, size - 1), got = i,
@@ -291,12 +290,12 @@ end
 
 -- Foreign memory ----------------------------------------------------------------------------------
 
--- Each row: the owner, a weak reference to the token that all arrays on the
--- memory hold, a tensor to wait for.
+-- Each row: the owner, a weak reference to the token to which all arrays on the memory refer, a
+-- tensor to wait for.
 local foreign = {}
 
 
--- Releases owners whose arrays are gone, after the last queued work on their memory.
+-- Releases owners whose arrays have been collected, after the last queued work on their memory.
 local function sweep()
   local kept = {}
   for _, row in ipairs(foreign) do
@@ -312,8 +311,8 @@ end
 gc.watch(sweep)
 
 
--- A Lua state that closes gives back the memory of owners, which queues may still be at: finalizers
--- come before that.
+-- When the Lua state closes, this finalizer runs before the memory of owners is freed, and waits
+-- for queued work on it.
 transfer.last = ffi.gc(ffi.new("char[1]"), function()
   C.ty_wait(-1)
 end)
@@ -332,7 +331,7 @@ end
 -- @param pointer cdata: a pointer or array; aligned to an element
 -- @tparam {int,...} shape
 -- @int dtype code
--- @param owner kept alive as long as anything uses the memory; the caller answers for it when nil
+-- @param owner kept alive as long as the memory is used; nil: the caller keeps the memory alive
 -- @string func for errors
 function transfer.from_pointer(pointer, shape, dtype, owner, func)
   local out = ffi.new("ty_tensor *[1]")

@@ -1,8 +1,7 @@
---- Zip archives: the index of one, and its members. For `ndarray/npy.lua` and
--- `ndarray/pytorch.lua`.
+--- Zip archives: index and members. For `ndarray/npy.lua` and `ndarray/pytorch.lua`.
 --
 -- Members are stored or deflated. An archive may be larger than 4 GB: sizes, offsets and the number
--- of members may stand in the 64-bit records.
+-- of members may be in the 64-bit records.
 --
 -- @module tycho.ndarray.zip
 
@@ -20,11 +19,11 @@ local LOCAL, CENTRAL, END = "PK\3\4", "PK\1\2", "PK\5\6"
 local WIDE_END, WIDE_LOCATOR = "PK\6\6", "PK\6\7"
 local END_BYTES, LOCATOR_BYTES, CENTRAL_BYTES = 22, 20, 46
 local LONGEST_COMMENT = 65535
-local WIDE, WIDE_COUNT = 0xFFFFFFFF, 0xFFFF              -- "it is in the 64-bit record"
+local WIDE, WIDE_COUNT = 0xFFFFFFFF, 0xFFFF              -- mean: see the 64-bit record
 local STORED, DEFLATED = 0, 8
 local MEMBER_BYTES = 500                                 -- of memory, for a member of the index
-local BASE, TIMES = 64 * 2 ^ 20, 4                       -- memory that a file may take
-local BEST_RATIO = 1100                                  -- more than deflating can save
+local BASE, TIMES = 64 * 2 ^ 20, 4                       -- a file may take BASE + TIMES * its bytes
+local BEST_RATIO = 1100                                  -- above the largest ratio of deflate, 1032
 
 
 local function fail(file, text, ...)
@@ -143,7 +142,7 @@ function zip.members(file)
 end
 
 
---- Returns the byte of a file at which a member's bytes begin, as they are packed.
+--- Returns the offset in the file of a member's packed bytes.
 function zip.data_offset(file, m)
   if m.flags % 2 == 1 then
     fail(file, "member '%s' is encrypted", m.name)
@@ -163,7 +162,7 @@ function zip.data_offset(file, m)
 end
 
 
---- Returns a member's bytes, checked.
+--- Returns a member's unpacked bytes, after a check of size and CRC.
 -- @treturn string
 function zip.contents(file, m)
   local at = zip.data_offset(file, m)
@@ -185,8 +184,8 @@ function zip.contents(file, m)
 end
 
 
---- Returns the file and position where a member's bytes can be read when needed: in the archive
--- itself if they are stored, else in a file in memory.
+--- Returns the file and position at which a member's bytes can be read later: the archive
+-- itself if they are stored, else a file in memory.
 -- @treturn table file
 -- @treturn int offset of the first byte
 function zip.part(file, m)
@@ -198,7 +197,7 @@ function zip.part(file, m)
 end
 
 
---- Returns whether a file that begins so is an archive.
+--- Returns whether a file with these first bytes is an archive.
 function zip.is_mine(head)
   return head:sub(1, 4) == LOCAL or head:sub(1, 4) == END
 end

@@ -261,7 +261,7 @@ end
 -- the same axis of x, or -1, which only one can be: otherwise it raises E(unsupported).
 -- @string x name of a value
 -- @tparam table from its shape; open sizes are names
--- @tparam table to the new shape, likewise
+-- @tparam table to the new shape, in the same form
 -- @treturn string name of the result
 function Export:reshape(x, from, to)
   if tables.same(from, to) then
@@ -659,7 +659,7 @@ local function convert_body(self, body, bound)
 end
 
 
---- Returns a body as a graph of its own.
+--- Returns the graph of a body.
 -- @tparam Symbol body
 -- @tparam table bound by the number of its variable: { description, name, input = true: an input }
 -- @tparam {int,...} given numbers of the variables that are inputs, in order

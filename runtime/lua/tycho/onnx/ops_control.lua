@@ -21,7 +21,7 @@ local op = value.op
 local MOST_STEPS = 4096                  -- of a loop that is unrolled
 
 
--- Returns a symbol of a value; as an output of a body it gets a node of its own.
+-- Returns a symbol of a value; an output of a body gets a separate node.
 local function make_symbol(v, is_output)
   local entry = value.make_entry(v)
   if is_output then

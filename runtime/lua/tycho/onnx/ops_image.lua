@@ -103,7 +103,7 @@ end
 local MOST_TAPS = 8                      -- with more, an axis is multiplied by a matrix
 
 -- Returns the taps along an output axis: lists indices[k] and weights[k] of tap k by element, and
--- outside[i], which is 1 if `o.crop` is set and element i lies outside of the input.
+-- outside[i], which is 1 if `o.crop` is set and element i is outside of the input.
 local function plan_axis(axis, o)
   local plan = { indices = {}, weights = {}, outside = {}, any_outside = false }
   value.spend(axis.out * (o.mode == "nearest" and 1 or 4 * math.max(1, 1 / axis.scale)), "an axis")
@@ -381,7 +381,7 @@ local function take_pixels(x, positions)
 end
 
 
--- Returns a coordinate, reflected at both borders until it lies between them.
+-- Returns a coordinate, reflected at both borders until it is between them.
 local function reflect_coordinate(p, low, high)
   local range = high - low
   if range <= 0 then

@@ -542,7 +542,7 @@ local function align_channels(v, rank)
   return v:reshape(shape)
 end
 
--- Normalises x by statistics of its own; returns the running ones that follow from them too.
+-- Normalises x by its own statistics; also returns the running statistics that follow from them.
 local function train_batch_norm(n, x, scale, bias, mean, variance)
   local axes = { 0, unpack(value.axes_from(2, #x.shape)) }
   local momentum = n:float("momentum", 0.9)

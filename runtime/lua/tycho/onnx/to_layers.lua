@@ -163,7 +163,7 @@ function to._foreach(e, c)
   return unpack(list)
 end
 
--- Exports a branch as a graph of its own, which reads the enclosing graph's values by their names.
+-- Exports a branch as a subgraph, which reads the enclosing graph's values by their names.
 -- Returns the graph.
 local function export_branch(e, c, body, key)
   local bound = {}

@@ -366,7 +366,7 @@ local function normalise(e, x, axes, eps, dtype)
     dtype) }) }) })
 end
 
--- Emits a vector reshaped to `rank` axes: its elements lie along `axis` (from 0).
+-- Emits a vector reshaped to `rank` axes, with its elements along `axis` (from 0).
 local function reshape_along(e, v, shape, axis, rank)
   local line = list_ones(rank)
   line[axis + 1] = shape[1]

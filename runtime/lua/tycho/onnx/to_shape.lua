@@ -294,7 +294,7 @@ function to.batch_take(e, c)
     e:ints{ 1 } })
 end
 
--- Emits x with its first axis, that of coordinates, moved after the others.
+-- Emits x with its first axis, that of coordinates, moved to the end.
 local function move_coordinates_last(e, x, rank)
   local axes = {}
   for axis = 1, rank - 1 do

@@ -712,7 +712,7 @@ local function move_ones(v, from, to)
 end
 
 --- Returns the elements in another shape of as many.
--- @tparam {int,...} shape -1: of an unknown size, or what is left
+-- @tparam {int,...} shape -1: an unknown or computed size
 function Value:reshape(shape)
   if same_shape(shape, self.shape) then
     return self

@@ -9,9 +9,9 @@
 --     ty.operator.register("square", SquareProp)
 --     local y = ty.sym.Custom{x, op_type = "square"}
 --
--- What inference needs is asked from the description and put into the graph as texts
--- (symbol/custom.lua, native/operators/control/custom.c). The core never calls Lua: a run stops
--- where such an operator is, executor/custom.lua runs it, and the run goes on. On arrays it
+-- The description's results for inference are stored in the graph as texts (symbol/custom.lua,
+-- native/operators/control/custom.c). The core never calls Lua: a run stops
+-- at such an operator, executor/custom.lua runs it, and the run continues. On arrays it
 -- runs at once (ndarray/custom.lua). All lists of arrays are 1-based; arrays are valid until the
 -- method returns.
 --
@@ -33,9 +33,10 @@ local registered = {}                                    -- op_type -> class of 
 local PRIVATE = "^__custom_"
 
 
--- What users extend -------------------------------------------------------------------------------
+-- Base classes ------------------------------------------------------------------------------------
 
---- Computes; one object per node of an executor, so it may keep what it likes between calls.
+--- Computes outputs and gradients; there is one object per node of an executor, so it may keep
+-- state between calls.
 local CustomOp = Class:extend("CustomOp")
 custom.CustomOp = CustomOp
 
@@ -65,7 +66,8 @@ function CustomOp:backward(req, out_grad, in_data, out_data, in_grad, aux)
 end
 
 
---- Writes src into dst as req says: "null" nothing, "write" and "inplace" the value, "add" the sum.
+--- Writes src to dst according to req: "write" and "inplace" set it, "add" adds, "null" does
+-- nothing.
 function CustomOp:assign(dst, req, src)                  -- luacheck: ignore self
   if req == "add" then
     dst[":"] = dst + src
@@ -78,12 +80,12 @@ function CustomOp:assign(dst, req, src)                  -- luacheck: ignore sel
 end
 
 
---- Describes an operator: names, shapes, dtypes, what backward reads. Made with the node's
--- further attributes, all text.
+--- Describes an operator: names, shapes, dtypes, arrays that backward reads. It is constructed with
+-- the node's further attributes, all text.
 local CustomOpProp = Class:extend("CustomOpProp")
 custom.CustomOpProp = CustomOpProp
 
---- Whether backward reads the gradients of the outputs; a loss says false.
+--- Whether backward reads the gradients of the outputs; false for a loss.
 CustomOpProp.need_top_grad = true
 
 --- @tparam[opt] table options need_top_grad = true
@@ -261,7 +263,7 @@ local function numbered(list, from)
 end
 
 
--- Returns what backward reads as the core's text: "g0 i1 o0 i2!".
+-- Returns the arrays that backward reads in the core's notation: "g0 i1 o0 i2!".
 local function reads_text(prop, ins, outs, auxs)
   local tokens, names = {}, {}
   for k = 0, #outs - 1 do names[k] = "g" .. k end

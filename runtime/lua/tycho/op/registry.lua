@@ -30,7 +30,7 @@ local registry = {}
 
 local schemas = {}               -- by index
 local by_name = {}               -- name or alias -> schema
-local missing = {}               -- name -> how many operators there were when it was not found
+local missing = {}               -- name -> number of operators when it was not found
 
 
 -- Returns the names in a port text such as "data weight! [mean] arg*num_args", without marks, and
@@ -251,7 +251,7 @@ local function is_foreign(value)
 end
 
 
---- Returns what follows "bad operand" where an array meets a symbol; else an empty text.
+--- Returns the text after "bad operand" if an array and a symbol are mixed; else an empty text.
 -- @param value the operand that is bad
 function registry.mixed_hint(value)
   return is_foreign(value) and "; an array that belongs to a network is a variable of it, in a \z
@@ -259,7 +259,7 @@ function registry.mixed_hint(value)
 end
 
 
--- How an element-wise operator of two inputs takes a number: %s is the namespace.
+-- The form in which an element-wise operator of two inputs takes a number; %s is the namespace.
 local WITH_NUMBER = { add = "x + 1", plus = "x + 1", sub = "x - 1", minus = "x - 1",
   mul = "x * 1", div = "x / 1", mod = "x % 1", power = "x ^ 1" }
 for name in ([[maximum minimum hypot equal not_equal greater greater_equal lesser
@@ -276,7 +276,7 @@ local function number_hint(call, value)
 end
 
 
--- Raises E(type) for an argument that was given for an input and is none.
+-- Raises E(type) for an argument at the position of an input that is not an input.
 local function fail_input(call, input, value)
   Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = input,
     got = Error.kind(value), expected = call.input_text,
@@ -324,7 +324,7 @@ local function set_param(call, p, value)
 end
 
 
-local NONE = {}                          -- what most calls have of most kinds; never written
+local NONE = {}                          -- the empty table that most calls share; never written
 
 local function put(call, kind, key, value)
   if call[kind] == NONE then
@@ -377,7 +377,7 @@ local function read_keywords(call, options)
 end
 
 
--- Returns whether a nameless table holds nothing but inputs.
+-- Returns whether a table without names has only inputs.
 local function is_input_list(call, t)
   if not is_plain(t) or #t == 0 then
     return false

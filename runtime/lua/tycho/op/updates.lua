@@ -18,7 +18,7 @@ local SINGLE = {
   mp_adamw_update = { "weight", "grad", "mean", "var", "weight32" },
 }
 
--- lists of arrays, and how the operator calls what follows from them
+-- lists of arrays, and the operator's names of parameters that follow from them
 local LISTS = {
   multi_adamw_update    = { "weights", "grads", "mean", "var", scaled = true },
   multi_mp_adamw_update = { "weights", "grads", "mean", "var", "weights32", scaled = true },

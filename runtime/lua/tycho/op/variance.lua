@@ -17,7 +17,7 @@ local FINISH = {
 }
 
 
---- Adds the methods to a class, and functions to its namespace, but for names that it has: `var` of
+--- Adds the methods to a class, and functions to its namespace, except names that it has: `var` of
 -- `ty.sym` makes a variable. All take axis (a number or a list; all axes where it is absent) and
 -- keepdims (false).
 -- @tparam table functions the namespace

@@ -1,6 +1,6 @@
 --- Rates that adapt to each element's gradients: Adam, AdamW, Adamax, Nadam, AdaGrad, GroupAdaGrad,
--- RMSProp, AdaDelta, Ftrl, FTML; see `optimizer.lua`. d is the rescaled gradient, clipped; where it
--- says "decayed", wd w is added before clipping.
+-- RMSProp, AdaDelta, Ftrl, FTML; see `optimizer/init.lua`. In the formulas d is the rescaled and
+-- clipped gradient; "d decayed" means that wd w is added before clipping.
 --
 -- @module tycho.optimizer.adaptive
 
@@ -65,10 +65,10 @@ rule.follow(kinds.Adam)
 base.offer_narrow_states(kinds.Adam)
 
 
---- Adam whose decay is not a part of the gradient (Loshchilov, Hutter 2019): m, v running means of
--- d and d^2; w -= lr (c m / (sqrt(v) + epsilon) + wd w), c = sqrt(1 - beta2^t) / (1 - beta1^t), or
--- 1 without correct_bias. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon =
--- 1e-8, correct_bias = true, state_dtype = "float32" (as of Adam).
+--- Adam with decoupled weight decay (Loshchilov, Hutter 2019): m, v running means of d
+-- and d^2; w -= lr (c m / (sqrt(v) + epsilon) + wd w), c = sqrt(1 - beta2^t) / (1 - beta1^t), or 1
+-- without correct_bias. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8,
+-- correct_bias = true, state_dtype = "float32" (see Adam).
 kinds.AdamW = base.kind("AdamW", { rate(0.001), BETAS[1], BETAS[2], EPSILON,
   { "correct_bias", "boolean", true }, base.STATE_DTYPE })
 kinds.AdamW.create_state, kinds.AdamW.state_arrays = states(2), 2
@@ -103,7 +103,7 @@ function kinds.Adamax:update(index, weight, grad, state)
 end
 
 
---- Adam with momentum that looks ahead; the product of its schedule is one number for
+--- Adam with Nesterov's momentum; the product of its momentum schedule is shared by
 -- all parameters. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999,
 -- epsilon = 1e-8, schedule_decay = 0.004.
 kinds.Nadam = base.kind("Nadam", {
@@ -242,7 +242,8 @@ local FTRL = { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } 
 kinds.Ftrl = base.kind("Ftrl", FTRL)
 local init_ftrl, read_ftrl = kinds.Ftrl.init, base.form("Ftrl", FTRL)
 
---- Initializes Ftrl. The rate is set without the base, so that a schedule keeps its own.
+--- Initializes Ftrl. The learning rate is not passed to the base class, which would set a
+-- schedule's rate.
 -- @number[opt=0.01] lamda1 weight of the sum of absolute values
 -- @number[opt=0.1] learning_rate
 -- @number[opt=1] beta added to the roots of the sums of squares

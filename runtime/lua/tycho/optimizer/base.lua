@@ -1,11 +1,11 @@
 --- The base of optimizers: learning rates, weight decays, update counts, master copies of float16
--- weights; and what the rules are written with. See `optimizer.lua`.
+-- weights; and functions for writing rules. See `optimizer/init.lua`.
 --
 -- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`.
 -- An update counts first (`_count`), so the first one is number `begin_num_update + 1`, then asks
 -- for its rate and decay (`_get_lr`, `_get_wd`). A rule with `aggregate_num` gets lists, and a
--- fifth argument: a table, the same one whenever the same weights come, for what need not be made
--- anew. Counts are kept per device; `num_update` is the largest of all.
+-- fifth argument: a table in which it may cache values, the same one for the same weights. Counts
+-- are kept per device; `num_update` is the largest of all.
 --
 -- @module tycho.optimizer.base
 
@@ -36,7 +36,8 @@ local COMMON = {
   { "multi_precision", "boolean", false }, { "param_dict", "dict?" }, { "no_decay", "list?" },
 }
 
---- Returns a form of own options followed by the common ones; own ones win.
+--- Returns a form of a class's own options followed by the common ones; own options override common
+-- ones of the same name.
 -- @string name class
 -- @tparam table own parameters; "number|null" with a default where `ty.null` means none
 function base.form(name, own)
@@ -71,7 +72,7 @@ end
 
 --- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad,
 -- num_update, lr_mult, wd_mult, idx2name, lr_scheduler; rescales_by_batch: rescale_grad is one over
--- the rows of a batch, and follows them where a training goes on with other batches.
+-- the rows of a batch, and is changed if a training continues with batches of another size.
 -- @type Optimizer
 local Optimizer = Class:extend("Optimizer")
 base.Optimizer = Optimizer
@@ -79,23 +80,24 @@ base.Optimizer = Optimizer
 --- Names of a class's own options, for messages.
 Optimizer.option_names = {}
 
---- Names of the options that decide which arrays a state has. Of a number counts whether it is 0.
+--- Names of the options that decide which arrays a state has. For a number only 0 makes a
+-- difference.
 Optimizer.state_options = {}
 
 --- Names of fields that change from update to update: they belong to the saved states.
 Optimizer.progress = {}
 
---- Names of tables by index whose entries do.
+--- Names of fields that are tables by index and belong to the saved states, entry by entry.
 Optimizer.keyed_progress = {}
 
---- How many parameters an update takes at once; 0: one by one.
+--- The number of parameters of one call of `update`; 0: one by one.
 Optimizer.aggregate_num = 0
 
 local BASE = base.form("Optimizer", {})
 
 
--- Sets the learning rate and the schedule; the rate of an optimizer with a schedule is the
--- schedule's, which begins with the given one.
+-- Sets the learning rate and the schedule. With a schedule the rate is the schedule's, which begins
+-- with the given rate.
 local function set_rate(self, lr, scheduler)
   self.lr_scheduler = scheduler
   self.lr = lr or not scheduler and 0.01 or nil
@@ -199,7 +201,7 @@ end
 
 -- Multipliers -------------------------------------------------------------------------------------
 
--- Adds the factors in the attributes of a symbol's variables.
+-- Adds the factors from the attributes of a symbol's variables to `mult`.
 local function add_attributes(self, mult, key)
   for _, name in ipairs(self._attributes and self._attributes.names or {}) do
     local attributes = self._attributes.of[name] or {}
@@ -252,8 +254,9 @@ function Optimizer:_default_wd_mult(name)
 end
 
 
---- Sets factors of the decay by index or name, added to the usual ones: 0 for named parameters that
--- are no `_weight` or `_gamma` or match a pattern of `no_decay`, then the symbol's attributes.
+--- Sets factors of the decay by index or name. They override the symbol's attributes, and these the
+-- defaults: 0 for named parameters that do not end in `_weight` or `_gamma`, or match a pattern of
+-- `no_decay`.
 function Optimizer:set_wd_mult(...)
   local mult = {}
   for _, name in pairs(self.idx2name) do
@@ -346,9 +349,9 @@ end
 
 
 --- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Returns whether these, or
--- the other numbers that rules have in common, differ from the previous call.
--- @tparam {int,...} indices as many as before
--- @tparam table kept what an updater keeps with a list of weights
+-- the other common numbers of rules, differ from the previous call.
+-- @tparam {int,...} indices the same number as in the previous call
+-- @tparam table kept the cache of an updater for a list of weights
 function Optimizer:_refresh(indices, kept)
   local lr, lrs, wds = self.learning_rate, kept.lrs or {}, kept.wds or {}
   local same = kept.rescale_grad == self.rescale_grad and kept.clip_gradient == self.clip_gradient
@@ -366,7 +369,7 @@ end
 
 -- States and updates ------------------------------------------------------------------------------
 
---- How many arrays a rule's states have, where each has as many; nil: the rule's options decide.
+--- The number of arrays in each state of a rule; nil: the rule's options decide.
 Optimizer.state_arrays = nil
 
 
@@ -407,7 +410,7 @@ local function count_arrays(state)
 end
 
 
--- Raises E(type) for a state that none of the rule's can be.
+-- Raises E(type) for a state that cannot belong to the rule.
 local function check_state(self, method, state)
   local n, want = count_arrays(state), self.state_arrays
   local fits = n and (not want or n == want or self.multi_precision and n == want + 1)
@@ -437,7 +440,7 @@ local function check_list(self, method, argument, list)
 end
 
 
--- What is in lists comes from updaters, which have checked it.
+-- Lists come from updaters, which have checked their entries.
 local function check_update(method)
   return function(self, index, weight, grad, state)
     if type(index) == "table" and values.is_plain(weight) then
@@ -462,8 +465,8 @@ Optimizer.argument_checks = {
 }
 
 
---- Returns a new state for a parameter: nil, an array, or a list of these with `ty.null` for
--- nothing.
+--- Returns a new state for a parameter: nil, an array, or a list of arrays and `ty.null` (no
+-- array).
 -- @tparam int|string index of the parameter, or its name
 -- @tparam NDArray weight
 function Optimizer:create_state(index, weight) end
@@ -480,7 +483,8 @@ function Optimizer:update(index, weight, grad, state)
 end
 
 
---- The most weights that one call of an operator updates; on a GPU one launch serves some dozens.
+--- The largest number of weights that one call of an operator updates; on a GPU one launch updates
+-- some dozens of them.
 base.MAX_TOGETHER = 128
 
 function base.is_on_gpu(weight)
@@ -494,8 +498,8 @@ function base.is_half(weight)
 end
 
 
---- Returns how many weights like this one, of one type on one device, are updated by one call:
--- `aggregate_num`; on a GPU, where each launch costs, a rule may take more.
+--- Returns the number of weights of this type and device that one call updates: `aggregate_num`; on
+-- a GPU, where each launch costs time, a rule may take more.
 -- @treturn int at most `base.MAX_TOGETHER`; 0: one by one
 function Optimizer:_together(_)
   return math.min(self.aggregate_num, base.MAX_TOGETHER)
@@ -562,8 +566,8 @@ function base.map_state(state, f)
 end
 
 
--- Returns a state in float32. Not inside `update_multi_precision`, since LuaJIT compiles no
--- function that makes a closure.
+-- Returns a state in float32. A separate function, since LuaJIT does not compile functions that
+-- make a closure.
 local function widened(state)
   return base.map_state(state, function(x) return x:astype("float32") end)
 end
@@ -607,11 +611,11 @@ function base.offer_narrow_states(Kind)
 end
 
 
--- Tools of the rules ------------------------------------------------------------------------------
+-- Functions for rules -----------------------------------------------------------------------------
 
---- Returns an array of zeros like another one, with memory that has been written: an update reads a
--- state before it writes it, and untouched memory would first be mapped to the system's page of
--- zeros, which is replaced at the write, page by page, with an interrupt of every core.
+--- Returns an array of zeros like another one, with memory that has been written. An update reads a
+-- state before it writes it: untouched memory would first be mapped to the system's page of
+-- zeros, which the write then replaces, page by page, with an interrupt of every core.
 function base.zeros(weight)
   return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")),
     0, "Optimizer")
@@ -686,12 +690,12 @@ end
 
 --- Registers a class under a name, in any case.
 -- @tparam table kind a class that extends Optimizer
--- @string[opt] name the class's own otherwise
+-- @string[opt] name by default the class's name
 -- @treturn table the class
 function base.register(kind, name)
   name = namespace.class_key(kind, name, Optimizer, "optimizer.register")
   if base.registry[name] and base.registry[name] ~= kind then
-    log:warning(("optimizer '%s' is registered anew"):format(name))
+    log:warning(("optimizer '%s' is registered again"):format(name))
   end
   base.registry[name] = kind
   container.register(kind, "optimizer." .. name)

@@ -18,7 +18,7 @@ function clip.square(x, ctx)
 end
 
 
---- Returns the factor that makes vectors no longer than a limit: one element, at most 1 (not for
+--- Returns the factor that limits the norm of vectors: an array of one element, at most 1 (not for
 -- users).
 -- @tparam NDArray square of the length
 -- @number limit
@@ -33,7 +33,7 @@ function clip.scale(x, factor)
 end
 
 
---- Refuses a limit that is not a length (not for users).
+--- Raises E(value) for a limit that is not a positive number (not for users).
 -- @number limit
 -- @string func for errors
 function clip.check_limit(limit, func)
@@ -52,7 +52,7 @@ local FORM = args.form(FUNC, {
 })
 
 
--- Returns the arrays; `ty.null` stands for none.
+-- Returns the arrays, without entries that are `ty.null`.
 local function list_arrays(a)
   local list = {}
   for i, x in ipairs(a.arrays) do
@@ -70,13 +70,13 @@ local function list_arrays(a)
 end
 
 
---- Scales arrays in place, all by one factor, so that their norm together is at most a limit.
+--- Scales arrays in place, all by one factor, so that the L2 norm of all elements together is at
+-- most a limit.
 -- @tparam {NDArray,...} arrays
 -- @number max_norm
--- @tparam[opt] table options check_isfinite = true: warns of a length that is not a finite number,
--- for
---   which it waits
--- @return the length before: a number, or an array of one element without `check_isfinite`
+-- @tparam[opt] table options check_isfinite = true: waits for the norm, and warns if it is infinite
+--   or NaN
+-- @return the norm before: a number, or an array of one element without `check_isfinite`
 function clip.clip_global_norm(...)
   local a = FORM(...)
   clip.check_limit(a.max_norm, FUNC)

@@ -2,10 +2,10 @@
 -- called `ty.optimizer.Learner`.
 --
 -- The optimizer's update becomes a part of the network: each parameter is read through a node whose
--- backward updates it in place, as soon as the gradient is complete and the old weight is read no
--- more. Gradients are values like others then; their memory is used again at once, and the
+-- backward updates it in place, as soon as the gradient is complete and the old weight has no more
+-- readers. Gradients are then ordinary values, whose memory is reused at once, and the
 -- result is that of an updater, bit by bit. The states are auxiliary states of the new symbol,
--- `<parameter>_fused_mom` and so on; the rates are one too.
+-- `<parameter>_fused_mom` and so on; another one has the rates.
 --
 --     local fused = ty.optimizer.FusedOptimizer{ symbol = net,
 --       optimizer = ty.optimizer.SGD{ momentum = 0.9 }, params = names }
@@ -14,7 +14,7 @@
 --     exe:forward(true)
 --     fused:backward(exe)                                     -- updates the parameters
 --
--- Optimizers whose update is one operator can do it: SGD, NAG, Signum, Adam, RMSProp, Ftrl.
+-- The optimizer's update must be one operator: SGD, NAG, Signum, Adam, RMSProp, Ftrl.
 --
 -- @module tycho.optimizer.fused
 
@@ -56,9 +56,9 @@ local function find_variables(symbol, names)
 end
 
 
---- Refuses an optimizer whose update is not one operator (not for users).
--- @param o
--- @string func whose error it is
+--- Raises an error for an optimizer whose update is not one operator (not for users).
+-- @param o optimizer
+-- @string func for errors
 function FusedOptimizer.check(o, func)
   if not Class.is_a(o, base.Optimizer) then
     Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer",
@@ -94,8 +94,8 @@ local function counted(n)
 end
 
 
--- Records the parameter and the place of each auxiliary state of the fused update; the last one
--- holds the rates and belongs to no parameter.
+-- Records the parameter and the position of each auxiliary state of the fused update; the last one
+-- has the rates and belongs to no parameter.
 local function note_states(self, param, names)
   for slot = 1, #names - 1 do
     self.states[names[slot]] = { param, slot }
@@ -103,8 +103,8 @@ local function note_states(self, param, names)
 end
 
 
---- Puts an optimizer into a network. `states` holds the parameter of each auxiliary state: `{
--- parameter, place }`.
+--- Makes a symbol of the network with the updates. `states` maps each auxiliary state to `{
+-- parameter, position }`.
 -- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments to
 --   update), name = "fused", indices (the optimizer's, one for each; 0, 1, ...)
 function FusedOptimizer:init(...)
@@ -126,7 +126,7 @@ function FusedOptimizer:init(...)
     updated[name], self._rules[i] = sym._learn(attributes), rule
     note_states(self, name, updated[name]:list_auxiliary_states())
   end
-  --- The network with the updates in it.
+  --- The network with the updates.
   self.symbol = a.symbol(updated)
 end
 
@@ -152,8 +152,8 @@ local function check_rule(kept, rule)
 end
 
 
--- Counts an update of each parameter, as an updater does: of as many at once as the optimizer takes
--- together, since a schedule goes by the greatest count so far.
+-- Counts an update of each parameter as an updater does: in groups of the parameters that the
+-- optimizer updates together, since a schedule uses the largest count so far.
 local function count(self, i)
   local together = math.max(self.optimizer.aggregate_num, 1)
   if (i - 1) % together == 0 then
@@ -178,14 +178,15 @@ local function refresh(self)
 end
 
 
---- Continues with another optimizer of the same rule, as a loaded state has it, or other indices
--- (not for users).
+--- Continues with another optimizer of the same rule, such as one from a loaded state, or with
+-- other indices (not for users).
 function FusedOptimizer:follow(optimizer, indices)
   self.optimizer, self._indices = optimizer, indices
 end
 
 
---- Counts an update, gives the executor its rates and runs backward, which updates the parameters.
+--- Counts an update, writes the rates to the executor and runs backward, which updates the
+-- parameters.
 -- @tparam Executor exe one of `self.symbol`, after `forward(true)`
 -- @tparam[opt] ?NDArray|{NDArray,...} head_grads as `Executor:backward` takes them
 function FusedOptimizer:backward(exe, head_grads)

@@ -1,6 +1,6 @@
 --- Updates of parameters: `ty.optimizer`.
 --
--- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the
+-- An optimizer has the update rule, rates, decays and counts. An updater keeps the states of the
 -- parameters, by index (from 0) or name, and applies the optimizer to gradients.
 --
 --     local sgd = ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9,
@@ -11,10 +11,10 @@
 --
 -- The parts: `optimizer.base` (rates and counts), `optimizer.momentum`, `optimizer.adaptive`,
 -- `optimizer.layerwise`, `optimizer.other` (the rules), `optimizer.updater`, `optimizer.fused` (the
--- rules as part of a network, without arrays for gradients), `optimizer.clip`. The class's options
--- are followed by the common ones: rescale_grad = 1, param_idx2name, wd = 0, clip_gradient,
--- learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict,
--- no_decay (a list of Lua patterns: a parameter whose name matches one does not decay).
+-- rules as part of a network, without arrays for gradients), `optimizer.clip`. All classes have,
+-- after their own options, the common ones: rescale_grad = 1, param_idx2name, wd = 0,
+-- clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false,
+-- param_dict, no_decay (a list of Lua patterns: a parameter whose name matches one does not decay).
 --
 -- @module tycho.optimizer
 
@@ -50,7 +50,7 @@ optimizers.ccSGD, base.registry.ccsgd = optimizers.SGD, optimizers.SGD
 
 
 --- Returns an optimizer by name.
--- @string name in any case; unknown E(name)
+-- @string name in any case; an unknown one is E(name)
 -- @tparam[opt] table options
 function optimizers.create(name, options)
   if options ~= nil and not values.is_plain(options) then

@@ -1,4 +1,4 @@
---- Rates that depend on whole arrays: LARS, LAMB, LBSGD; see `optimizer.lua`.
+--- Rates that depend on whole arrays: LARS, LAMB, LBSGD; see `optimizer/init.lua`.
 --
 -- @module tycho.optimizer.layerwise
 
@@ -18,9 +18,9 @@ local is_plain = values.is_plain
 -- LARS --------------------------------------------------------------------------------------------
 
 --- SGD whose rate for an array is lr eta |w| / (|rescaled gradient| + wd |w| + eps) where both
--- norms are above 0; in a module, arrays named gamma, beta or bias are as in SGD. Only `_weight`
--- arrays decay by default there. Options momentum = 0, lazy_update = true, eta = 0.001, eps = 0,
--- momentum_correction = true (momentum times the change of the rate).
+-- norms are above 0; in a module, arrays named gamma, beta or bias are updated as by SGD. By
+-- default only `_weight` arrays decay. Options momentum = 0, lazy_update = true, eta = 0.001, eps =
+-- 0, momentum_correction = true (momentum times the change of the rate).
 kinds.LARS = base.kind("LARS", {
   { "momentum", "number", 0 }, { "lazy_update", "boolean", true }, { "eta", "number", 0.001 },
   { "eps", "number", 0 }, { "momentum_correction", "boolean", true },
@@ -51,7 +51,8 @@ local function begin_lars(self, indices)
 end
 
 
--- Returns whether norms scale the rate of an array: always of a Trainer's parameters, else by name.
+-- Returns whether norms scale the rate of an array: always for a Trainer, else depending on its
+-- name.
 local function is_scaled(self, index)
   if self.param_dict[index] then
     return true
@@ -173,11 +174,11 @@ LAMB.update_multi_precision = LAMB.update
 
 -- LBSGD -------------------------------------------------------------------------------------------
 
---- SGD for large batches put together of small ones: gradients are summed, and every
--- `batch_scale`-th call steps with their mean and a rate that grows to batch_scale times lr during
--- the warm-up. Options momentum = 0, warmup_strategy = "linear", "power2", "sqrt" or "lars" (a
--- rate from the norms), warmup_epochs = 5, batch_scale = 1, updates_per_epoch = 32,
--- begin_epoch = 0, num_epochs = 60.
+--- SGD for large batches that consist of small ones: gradients are summed, and every
+-- `batch_scale`-th call updates with their mean and a rate that grows to batch_scale times lr
+-- during the warm-up. Options momentum = 0, warmup_strategy = "linear", "power2", "sqrt" or "lars"
+-- (a rate from the norms), warmup_epochs = 5, batch_scale = 1, updates_per_epoch = 32, begin_epoch
+-- = 0, num_epochs = 60.
 kinds.LBSGD = base.kind("LBSGD", {
   { "momentum", "number", 0 }, { "multi_precision", "boolean", false },
   { "warmup_strategy", "text", "linear" }, { "warmup_epochs", "number", 5 },
@@ -216,8 +217,8 @@ local function norm_factor(weight, grad, wd)
 end
 
 
--- Adds a gradient to the index's sum, which may come from a file or another device; returns the sum
--- and the number of calls.
+-- Adds a gradient to the sum of an index, which may have been loaded or be on another device;
+-- returns the sum and the number of calls.
 local function collect(self, index, grad)
   self._sums, self._calls = self._sums or {}, self._calls or {}
   self._calls[index] = (self._calls[index] or self.begin_epoch * self.updates_per_epoch) + 1

@@ -1,10 +1,10 @@
 --- Learning rates that follow the number of updates: `ty.lr_scheduler`.
 --
--- A schedule is called with the number of updates so far and gives the rate. During the first
+-- A schedule is called with the number of updates so far and returns the rate. During the first
 -- `warmup_steps` updates the rate rises from `warmup_begin_lr` to the base rate given at
--- construction ("linear"), or stays at it ("constant"). All keep the current rate in `base_lr`,
--- which an optimizer with a learning rate of its own overwrites; where no base rate was given at
--- construction, the optimizer's is the base rate.
+-- construction ("linear"), or stays at `warmup_begin_lr` ("constant"). All keep the current rate in
+-- `base_lr`, which the `learning_rate` option of an optimizer overwrites; without a base rate at
+-- construction, the optimizer's rate is the base rate.
 --
 --     local s = ty.lr_scheduler.MultiFactorScheduler{ step = { 15, 25 }, factor = 0.1,
 --       base_lr = 0.1, warmup_steps = 10 }
@@ -28,7 +28,7 @@ local WARMUP = {
 }
 
 
--- Returns a form of own parameters followed by those of the base.
+-- Returns a form of a class's own parameters followed by those of the base.
 local function make_form(name, own)
   local spec = {}
   for _, list in ipairs{ own, WARMUP } do
@@ -71,7 +71,7 @@ function LRScheduler:init(...)
 end
 
 
--- Raises E(type), E(value) for what is not a number of updates.
+-- Raises E(type) or E(value) unless num_update is a number of updates.
 local function check_number(self, num_update)
   local is_number = type(num_update) == "number"
   if not is_number or num_update < 0 or num_update ~= num_update then
@@ -93,8 +93,8 @@ function LRScheduler:get_warmup_lr(num_update)
 end
 
 
---- Begins with the learning rate of an optimizer: the whole schedule if it was made without a base
--- rate, else, as in the reference, only what follows from the current rate (not for users).
+--- Sets the learning rate of an optimizer: as base rate of the schedule if it was made without one,
+-- else, as in the reference, only as the current rate (not for users).
 function LRScheduler:_take_rate(lr)
   if not self._base_given then
     self.warmup_final_lr = lr
@@ -110,7 +110,9 @@ function LRScheduler:_take_rate(lr)
 end
 
 
---- Returns the rate after num_update updates.
+--- Returns the rate after a number of updates.
+-- @int num_update
+-- @treturn number
 function LRScheduler:__call(num_update)
   check_number(self, num_update)
   if num_update < self.warmup_steps then
@@ -139,7 +141,7 @@ end
 
 -- Steps -------------------------------------------------------------------------------------------
 
---- The rate times `factor` after every `step` updates, not below `stop_factor_lr`.
+--- Multiplies the rate by `factor` after every `step` updates, down to `stop_factor_lr`.
 -- @type FactorScheduler
 local FactorScheduler = LRScheduler:extend("FactorScheduler")
 
@@ -167,7 +169,7 @@ function FactorScheduler:_rate(num_update)
 end
 
 
---- The rate times `factor` after each of a list of update numbers.
+--- Multiplies the rate by `factor` after each of the update counts in the list `step`.
 -- @type MultiFactorScheduler
 local MultiFactorScheduler = LRScheduler:extend("MultiFactorScheduler")
 
@@ -204,8 +206,8 @@ end
 
 -- Curves ------------------------------------------------------------------------------------------
 
--- Initializes the fields that both curves have. Their `shape` maps the part of the updates that is
--- done, 0 to 1, to a factor from 1 to 0.
+-- Initializes the fields of both curves. Their `shape` maps the fraction of updates that are done,
+-- 0 to 1, to a factor from 1 to 0.
 local function init_curve(self, class, a)
   init_base(self, class, a)
   check(a.max_update >= 1, self.class_name, "max_update", a.max_update, "at least 1")
@@ -225,7 +227,8 @@ local function curve_rate(self, num_update, shape)
 end
 
 
---- From base_lr to final_lr as a power of what is left of `max_update` updates.
+--- Falls from base_lr to final_lr as the power `pwr` of the remaining fraction of `max_update`
+-- updates.
 -- @type PolyScheduler
 local PolyScheduler = LRScheduler:extend("PolyScheduler")
 
@@ -247,7 +250,7 @@ function PolyScheduler:_rate(num_update)
 end
 
 
---- From base_lr to final_lr along half a cosine.
+--- Falls from base_lr to final_lr within `max_update` updates, along half a cosine.
 -- @type CosineScheduler
 local CosineScheduler = LRScheduler:extend("CosineScheduler")
 

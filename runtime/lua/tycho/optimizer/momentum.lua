@@ -1,4 +1,4 @@
---- SGD and its relatives: SGD, NAG, Signum; see `optimizer.lua`.
+--- SGD and its relatives: SGD, NAG, Signum; see `optimizer/init.lua`.
 --
 -- d is the rescaled and clipped gradient, lr and wd the effective rate and decay, m the momentum.
 --
@@ -49,8 +49,7 @@ function SGD:_together(weight)
 end
 
 
--- Puts the arrays of many updates into a list one after the other, as the operators take them;
--- returns their number.
+-- Puts the arrays of many updates into one list in the operators' order; returns their number.
 local function gather(inputs, weights, grads, states)
   local n, masters = 0, is_plain(states[1])
   for i, weight in ipairs(weights) do
@@ -81,7 +80,7 @@ end
 -- @tparam {NDArray,...} grads
 -- @tparam table states one per weight
 -- @tparam table params further parameters
--- @tparam[opt] table arrays rates and decays as arrays after the others
+-- @tparam[opt] table arrays rates and decays as arrays, which follow the other inputs
 function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
   local inputs = {}
   local n, masters = gather(inputs, weights, grads, states)
@@ -103,7 +102,7 @@ function SGD._lists(index, weight, grad, state)
 end
 
 
--- Returns the operator's parameters as texts, which are made again only if a number has changed.
+-- Returns the operator's parameters as texts, which are cached until a number changes.
 local function refresh_params(self, indices, kept)
   if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
     kept.momentum = self.momentum
@@ -128,7 +127,7 @@ SGD.update_multi_precision = SGD.update
 base.offer_narrow_states(SGD)
 
 
--- Returns the operator of one step and its numbers, after counting the step.
+-- Returns a `_rule`: it counts an update and returns the operator and its numbers.
 local function momentum_rule(op)
   return function(self, index)
     local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
@@ -145,8 +144,8 @@ SGD._rule = momentum_rule("sgd_mom_update")
 
 -- NAG ---------------------------------------------------------------------------------------------
 
---- Momentum that looks ahead: the step is made of m after its next update. Without momentum
--- as SGD. Option momentum = 0.
+--- SGD with Nesterov's momentum: the step uses m after its next update. Without momentum it is SGD.
+-- Option momentum = 0.
 kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
 local NAG = kinds.NAG
 

@@ -1,4 +1,4 @@
---- SGLD, DCASGD, Test; see `optimizer.lua`.
+--- SGLD, DCASGD, Test; see `optimizer/init.lua`.
 --
 -- @module tycho.optimizer.other
 
@@ -13,8 +13,8 @@ local values = require "tycho.core.values"
 local kinds = {}
 
 
---- Langevin dynamics: w -= lr / 2 (d + wd w), plus normal noise of deviation
--- sqrt(lr); d rescaled and clipped.
+--- Langevin dynamics: w -= lr / 2 (d + wd w), plus normal noise of standard deviation
+-- sqrt(lr); d is the rescaled and clipped gradient.
 kinds.SGLD = base.kind("SGLD", {})
 kinds.SGLD.state_arrays = 0
 
@@ -29,7 +29,7 @@ end
 
 
 --- SGD for delayed gradients: w -= lr (d + wd w + lamda d^2 (w - the weight before)). Options
--- momentum = 0 (nothing else is possible), lamda = 0.04.
+-- momentum = 0 (other values are an error), lamda = 0.04.
 kinds.DCASGD = base.kind("DCASGD", { { "momentum", "number", 0 }, { "lamda", "number", 0.04 } })
 kinds.DCASGD.state_arrays = 1
 

@@ -1,5 +1,5 @@
---- Optimizers whose step is one operator: `_rule(index)` gives its name and its options, `lr` and
--- `wd` among them; an update counts before it asks.
+--- Optimizers whose step is one operator: `_rule(index)` returns its name and its options,
+-- including `lr` and `wd`; an update is counted before the call of `_rule`.
 --
 -- @module tycho.optimizer.rule
 
@@ -11,7 +11,7 @@ local values = require "tycho.core.values"
 local rule = {}
 
 
--- Returns the arrays of a state: nothing, one, or a list.
+-- Returns the arrays of a state, which is nil, an array, or a list.
 local function list_arrays(state)
   state = values.value(state)
   return values.is_plain(state) and state or { state }
@@ -63,9 +63,9 @@ local function update(self, index, weight, grad, state)
 end
 
 
--- Returns how many weights are updated by one call, 0: each by itself. On a GPU, where each launch
--- costs, all go together, except those of a class with its own `update` and those that may have
--- master copies.
+-- Returns the number of weights that one call updates; 0: one by one. On a GPU, where each launch
+-- costs time, all are updated together, except those of a class with its own `update` and those
+-- that may have master copies.
 local function together(self, weight)
   local many = methods.inner(self.update) == update and base.is_on_gpu(weight)
     and not base.is_half(weight)

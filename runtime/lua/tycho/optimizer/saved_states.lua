@@ -1,18 +1,18 @@
---- The bytes of an updater's states: what they say of the optimizer that made them, and whether
--- they fit another one (not for users).
+--- The bytes of an updater's states: writing, reading, and checks whether they fit an optimizer
+-- (not for users).
 --
 -- They are a container (ndarray/serialize.lua) of `kind`, `states` by index or name, the whole
--- `optimizer` where that was asked for, and `about`, which versions before it ignore:
+-- `optimizer` if requested, and `about`, which older versions ignore:
 --
 --   version    1
 --   optimizer  the class's name
---   options    those that shape the states, by name
+--   options    options that decide the form of states, by name
 --   names      the parameter of each index
---   counts     updates by device and index, and `num_update`, the greatest of them
---   schedule   what changes in a schedule, by name, and its class in `kind`
---   own        what the class itself has counted (`progress`, `keyed_progress`), by name
+--   counts     updates by device and index, and `num_update`, the largest of them
+--   schedule   fields of a schedule that change, by name, and its class in `kind`
+--   own        the class's own counts (`progress`, `keyed_progress`), by name
 --
--- Bytes without `about` are compared with the weights alone.
+-- Bytes without `about` are only compared with the weights.
 --
 -- @module tycho.optimizer.saved_states
 
@@ -67,7 +67,7 @@ local function copy_counts(updater)
 end
 
 
--- Returns what the class has counted by index; that of waiting states by name.
+-- Returns the class's own counts by index; those of waiting states by name.
 local function copy_keyed(updater, field)
   local all = tables.copy(rawget(updater.optimizer, field))
   for name, waiting in pairs(updater.waiting) do
@@ -94,7 +94,7 @@ local function about(updater, names)
 end
 
 
--- Returns an optimizer without what belongs to the program around it.
+-- Returns a copy of an optimizer without references to objects of the program.
 local function portable(optimizer)
   local copy = tables.copy(optimizer)
   copy.param_dict = {}
@@ -104,7 +104,7 @@ end
 
 --- Returns the states as bytes.
 -- @tparam Updater updater
--- @bool dump_optimizer with the whole optimizer
+-- @bool dump_optimizer whether to include the whole optimizer
 -- @tparam table names of parameters by index
 function saved_states.encode(updater, dump_optimizer, names)
   local states = {}
@@ -212,7 +212,7 @@ local function has_half(targets)
 end
 
 
---- Refuses states of another optimizer: E(state).
+--- Raises E(state) for states of another optimizer.
 -- @tparam table saved of `decode`
 -- @tparam Optimizer optimizer
 -- @tparam ?table targets of `match`
@@ -273,7 +273,7 @@ local function state_text(state)
 end
 
 
---- Refuses a state that is none of the optimizer's for a weight: E(state).
+--- Raises E(state) for a state that does not fit the optimizer and a weight.
 -- @tparam Optimizer optimizer
 -- @tparam table target key, name, weight
 -- @param state
@@ -344,7 +344,7 @@ local function sorted_texts(set)
 end
 
 
-local SHOWN = 8                                          -- parameters that an error names
+local SHOWN = 8                                          -- parameters that an error lists at most
 
 local function fail_parameters(missing, extra, func)
   missing, extra = sorted_texts(missing), sorted_texts(extra)
@@ -412,7 +412,7 @@ local function saved_parameter(names, by_parameter, target)
 end
 
 
--- Returns the set of parameters that the file does not have, though it has others.
+-- Returns the set of parameters that the file lacks, if it has others.
 local function missing_ones(names, targets, from)
   local known, missing = {}, {}
   for _, name in pairs(names) do
@@ -429,9 +429,9 @@ end
 
 --- Returns the saved key of each present one.
 -- @tparam table saved of `decode`
--- @tparam {table,...} targets of each present state: key, name (or nil), weight, device (its
+-- @tparam {table,...} targets for each present state: key, name (or nil), weight, device (its
 --   number), required (whether it is updated); states of one parameter in the order of devices
--- @bool keep_unknown whether parameters that come later have states
+-- @bool keep_unknown whether states of unknown parameters are kept for later
 -- @string func for errors
 -- @treturn table key -> saved key
 -- @treturn table saved keys of unknown parameters, by parameter
@@ -467,7 +467,7 @@ end
 -- @tparam table saved
 -- @tparam table targets as for `match`
 -- @tparam table from key -> saved key
--- @tparam Optimizer optimizer that goes on
+-- @tparam Optimizer optimizer that will use the states
 -- @string func for errors
 function saved_states.moved(saved, targets, from, optimizer, func)
   local states, used = {}, {}
@@ -509,7 +509,7 @@ local function moved_counts(counts, targets, from)
 end
 
 
--- Returns entries by present keys. Several that come from one each get an array of their own.
+-- Returns entries by present keys. Keys with the same source get separate arrays.
 local function moved_by_key(t, from)
   local moved, used = {}, {}
   for key, before in pairs(from) do
@@ -521,7 +521,7 @@ local function moved_by_key(t, from)
 end
 
 
--- Sets a schedule back to its saved position: it advances by itself, and may have advanced further.
+-- Sets a schedule back to its saved position: it may have advanced further.
 local function rewind(schedule, saved)
   if saved and type(schedule) == "table" and schedule.class_name == saved.kind then
     for _, name in ipairs(settings.MOVING) do
@@ -559,11 +559,11 @@ function saved_states.restore_progress(optimizer, record, targets, from, func)
 end
 
 
---- Returns what waits for a parameter that comes later.
+--- Returns the saved data for a parameter that is added later.
 -- @tparam table saved of `decode`
--- @tparam Optimizer optimizer that goes on
--- @param key saved one
--- @treturn table state, count, own (what the class has counted, by field)
+-- @tparam Optimizer optimizer that will use the states
+-- @param key the saved key
+-- @treturn table state, count, own (the class's own counts, by field)
 function saved_states.waiting(saved, optimizer, key)
   local own = {}
   for _, field in ipairs(optimizer.keyed_progress) do
@@ -574,7 +574,7 @@ function saved_states.waiting(saved, optimizer, key)
 end
 
 
---- Gives an index the counts that waited for its parameter.
+--- Sets the counts of an index from the saved data that waited for its parameter.
 -- @tparam Optimizer optimizer
 -- @param index
 -- @tparam table waiting of `saved_states.waiting`

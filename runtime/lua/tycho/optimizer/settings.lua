@@ -1,4 +1,4 @@
---- The settings that an optimizer was made with, to be compared with another one (not for users).
+--- Comparison of the settings of two optimizers (not for users).
 --
 -- @module tycho.optimizer.settings
 
@@ -11,7 +11,7 @@ local settings = {}
 
 local COMMON = { "wd", "rescale_grad", "clip_gradient", "multi_precision" }
 
---- Fields of schedules that change while training goes on.
+--- Fields of schedules that change during training.
 settings.MOVING = { "base_lr", "count", "cur_step_ind" }
 
 local is_moving = tables.positions(settings.MOVING)
@@ -43,7 +43,7 @@ local function of(optimizer)
 end
 
 
---- Returns how two optimizers differ, sorted: "learning_rate = 0.1, not 0.01".
+--- Returns the differences of two optimizers, sorted: "learning_rate = 0.1, not 0.01".
 -- @tparam Optimizer now
 -- @tparam Optimizer before
 -- @treturn {string,...}

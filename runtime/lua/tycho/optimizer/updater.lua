@@ -1,4 +1,4 @@
---- Keeping the states of parameters: `ty.optimizer.Updater`; see `optimizer.lua`.
+--- Updates of parameters with their states: `ty.optimizer.Updater`; see `optimizer/init.lua`.
 --
 -- @module tycho.optimizer.updater
 
@@ -14,14 +14,14 @@ local values = require "tycho.core.values"
 
 local updater = {}
 
---- An optimizer with states. Fields: `optimizer`, `states` (by index or name; nothing for
+--- An optimizer with states. Fields: `optimizer`, `states` (by index or name; nil for
 -- parameters without a state), `states_synced` (by index, the device of the state; false: it was
--- loaded), `waiting` (by name, loaded states of parameters that have not come yet).
+-- loaded), `waiting` (by name, loaded states of parameters that have not been updated so far).
 -- @type Updater
 local Updater = Class:extend("Updater")
 updater.Updater = Updater
 
--- Returns an empty table of plans by list of weights, which does not keep the lists alive.
+-- Returns an empty table of plans by list of weights, with weak keys.
 local function new_plans()
   return setmetatable({}, { __mode = "k" })
 end
@@ -77,8 +77,8 @@ local function first_state(self, index, weight)
 end
 
 
---- Gives parameters that were added their loaded states: a parameter on several devices, each of
--- which has a state, gets as many (not for users).
+--- Assigns loaded states to parameters that were added; a parameter on several devices gets one for
+-- each device (not for users).
 -- @tparam table targets as for `saved_states.match`
 function Updater:_settle(targets)
   local found = {}
@@ -126,7 +126,7 @@ local function bring_state(self, index, weight)
 end
 
 
---- Returns the state of a parameter: made when it is first met, moved to the weight's device when
+--- Returns the state of a parameter: makes it on first use, and moves it to the weight's device if
 -- it was loaded or the weight has moved (not for users).
 function Updater:_state(index, weight)
   if self.states_synced[index] ~= weight.context then
@@ -136,8 +136,8 @@ function Updater:_state(index, weight)
 end
 
 
--- Returns lists of positions of weights of one type on one device, each as long as the optimizer
--- updates together; `alone`: of a weight that is updated by itself.
+-- Returns lists of positions of weights that the optimizer updates together, of one type on one
+-- device; `alone`: the list of a weight that is updated by itself.
 local function groups(weights, optimizer)
   local list, open = {}, {}
   for i, weight in ipairs(weights) do
@@ -155,8 +155,7 @@ end
 
 
 -- Returns the plan of a list of weights, which is made once: copies, groups of members, and for
--- each group the lists that the optimizer gets, with a table in which it may keep what it makes of
--- them.
+-- each group the lists for the optimizer and the table in which it may cache values.
 local function find_plan(self, weights)
   local plan = self._plans[weights]
   if plan and tables.same(plan.weights, weights) then
@@ -242,8 +241,8 @@ local function update(self, index, grad, weight)
 end
 
 
---- Updates a weight, or each of a list. Arrays that a rule of one's own makes are the optimizer's;
--- `ty.scope` frees those that the engine's rules make on the way.
+--- Updates a weight, or each of a list. `ty.scope` frees temporary arrays of the engine's rules,
+-- but not arrays that a user's rule makes.
 -- @param index from 0, or a name; or a list
 -- @param grad
 -- @param weight changed in place
@@ -260,7 +259,8 @@ end
 local GET = args.form("Updater:get_states", { { "dump_optimizer", "boolean", false } })
 
 --- Returns the states as bytes, with the counts of updates and the optimizer's name and settings.
--- @bool[opt=false] dump_optimizer with the whole optimizer, its rates and its schedule
+-- @bool[opt=false] dump_optimizer whether to include the whole optimizer, its rates and its
+--   schedule
 function Updater:get_states(...)
   return saved_states.encode(self, GET(...).dump_optimizer, self.optimizer.idx2name)
 end
@@ -274,7 +274,7 @@ function Updater:_get_states(dump_optimizer, names)
 end
 
 
--- Returns the argument of `commit`: everything is compared here, and nothing is changed.
+-- Makes all comparisons without changing the updater. Returns the argument of `commit`.
 local function prepare(self, bytes, options)
   local func, targets = options.func, options.targets
   local saved = saved_states.decode(bytes, func)
@@ -319,11 +319,11 @@ local function commit(self, new)
 end
 
 
---- Compares states with the parameters that they are for (not for users).
+--- Compares states with the present parameters (not for users).
 -- @string bytes
 -- @tparam table options func; targets, keep_unknown: as for `saved_states.match`; names: of all
---   indices; same_optimizer: an optimizer among the bytes must be like the present one, too
--- @treturn function call it to put them back
+--   indices; same_optimizer: an optimizer in the bytes must be like the present one, too
+-- @treturn function restores the states when it is called
 function Updater:_prepare_states(bytes, options)
   local new = class.outside(prepare, self, bytes, options)
   return function() commit(self, new) end
@@ -332,9 +332,9 @@ end
 
 local SET = args.form("Updater:set_states", { { "states", "text" } })
 
---- Restores what `get_states` returned. States of another optimizer are E(state), here or, if bytes
--- of older versions do not name their parameters, at the first update of their weights.
--- @string states foreign bytes E(format)
+--- Restores states from `get_states`. States of another optimizer are E(state): here or, if bytes
+-- of older versions do not name their parameters, at the first update of the weights.
+-- @string states other bytes are E(format)
 function Updater:set_states(...)
   self:_prepare_states(SET(...).states, { func = "Updater:set_states" })()
 end

@@ -58,7 +58,7 @@ local function path_before(text)
 end
 
 
--- Returns the value at the end of the steps, nil if there is none.
+-- Returns the value at the end of the steps, or nil.
 local function follow(env, steps)
   local value = env
   for _, step in ipairs(steps) do

@@ -1,4 +1,4 @@
---- What examples of operators give them, where the rules of `prompt.operator` do not suffice.
+--- Arguments for examples of operators, where the rules of `prompt.operator` do not suffice.
 --
 -- A row: input -> shape ("1 3 8 8"), shape and element type ("2 3 int8"), or an array as Lua
 -- writes it; parameter -> a value as Lua writes it. `inputs`: a list of inputs without names, of

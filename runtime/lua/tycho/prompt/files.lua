@@ -1,4 +1,4 @@
---- What comes with the library beside its modules: scripts, the text of the pages.
+--- Installed files other than modules: scripts, the text of the pages.
 --
 -- In an installed tree they are in `scripts` and `doc` of the modules' own folder, in a checkout in
 -- those of its root.
@@ -33,11 +33,11 @@ end
 -- A file that each kind has.
 local SOME = { scripts = "train_mnist.lua", doc = "first_hour.md" }
 
--- The folders of each kind; others have what scripts share.
+-- The folders of each kind; other folders have modules of the scripts.
 local FOLDERS = { scripts = { "", "models/" }, doc = { "" } }
 
 
---- Returns the path of a file; nil where there is none of that name.
+--- Returns the path of a file; nil if there is no such file.
 -- @string kind "scripts" or "doc"
 -- @string name with the ending; of a script in the folder "models/", with that folder
 function files.path(kind, name)

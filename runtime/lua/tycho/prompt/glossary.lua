@@ -1,5 +1,5 @@
---- What options mean whose names mean the same everywhere. A function's own comment comes
--- first; help and pages ask here for what it leaves out.
+--- Descriptions of options whose names have the same meaning everywhere. A function's own comment
+-- comes first; help and pages use this table for options that the comment does not describe.
 --
 --     glossary.text("random.normal", "loc")  --> "the mean"
 --
@@ -71,7 +71,7 @@ local EVERYWHERE = {
   data_batch = "a batch, such as iterators give", train_data = "the iterator of the training data",
   eval_data = "the iterator of the validation data",
   eval_metric = "a metric, its name, or a list of them", metric = "a metric",
-  num_batch = "how many batches at most", reset = "whether the iterator begins anew",
+  num_batch = "how many batches at most", reset = "whether to reset the iterator first",
   merge_multi_context = "joins the parts of the devices", epoch = "the epoch's number, from 0",
   nbatch = "the batch's number, from 0", count_pad = "whether rows that fill a last batch count",
   batch_end_callback = "a function of {epoch, nbatch, eval_metric, locals}, or a list of them",
@@ -82,7 +82,7 @@ local EVERYWHERE = {
   default_bucket_key = "the key of the first bucket that is bound",
   prefix = "how the files' names begin", path = "the file's name", filename = "the file's name",
   period = "every how many epochs or batches", save_optimizer_states = "writes those, too",
-  on_error = "where a checkpoint cannot be written: \"stop\" raises, \"warn\" goes on",
+  on_error = "if a checkpoint cannot be written: \"stop\" raises, \"warn\" continues",
   load_optimizer_states = "reads those when the optimizer is made",
   rename = "a function of a parameter's name that gives another, or a table of names",
   is_train = "whether operators behave as in training", max_norm = "the length at most",
@@ -264,13 +264,13 @@ local BY_HOME = {
     profile_api = "calls from Lua", aggregate_stats = "keeps sums, for `dumps`",
     continuous_dump = "the file grows while the profiler runs",
     dump_period = "seconds between two additions to the file",
-    profile_process = "only \"worker\" does something", reset = "begins the sums anew",
+    profile_process = "only \"worker\" does something", reset = "sets the sums to 0",
     format = "\"table\" or \"json\"", sort_by = "the column", ascending = "the least first",
     domain = "where the name belongs", scope = "what the mark is drawn across",
     value = "the number at first" },
   viz = { x_label = "below the axis", y_label = "beside the axis", x_range = "{low, high}",
     y_range = "{low, high}", x_log = "a logarithmic axis", y_log = "a logarithmic axis",
-    split = "a panel of its own for curves of another size",
+    split = "a separate panel for curves of another size",
     ends = "each curve's last value beside it", columns = "images in a row",
     captions = "a text below each image", scale = "pixels of the picture for one of an image",
     title = "the text above it", width = "of the picture", height = "of the picture",

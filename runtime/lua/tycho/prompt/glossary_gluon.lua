@@ -3,7 +3,7 @@
 --
 -- @module tycho.prompt.glossary_gluon
 
--- What every block takes.
+-- Options of every block.
 local PREFIX = "what names of its parameters begin with; made from the class by default"
 local PARAMS = "a ParameterDict whose parameters are shared"
 
@@ -58,7 +58,7 @@ homes.loss = {
   weight = "a factor for all samples",
   sparse_label = "labels are classes from 0, not distributions",
   from_logits = "pred holds logarithms of probabilities",
-  from_sigmoid = "pred holds probabilities", margin = "what must lie between",
+  from_sigmoid = "pred holds probabilities", margin = "the required difference",
   rho = "where the square ends and the line begins",
   label_format = "\"signed\": -1 and 1; \"binary\": 0 and 1",
   label_layout = "\"NT\" or \"TN\"", compute_full = "adds the term that only labels make",

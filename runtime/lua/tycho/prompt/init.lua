@@ -1,6 +1,6 @@
 --- The prompt of the program `tycho`: evaluates lines, prints results, survives errors and Ctrl-C.
 --
--- A session holds its variables in a table of its own that falls back to the globals, so nothing it
+-- A session holds its variables in a separate table that falls back to the globals, so nothing it
 -- defines leaks into modules. Chunks run uncompiled: a compiled loop would not notice Ctrl-C. Each
 -- text is compiled once and run once. Order of calls: `new`, any of `use` and `text`, then `loop`.
 --
@@ -217,7 +217,7 @@ local function frames()
 end
 
 
--- Returns an error of Lua's own with a hint; text: what was typed.
+-- Returns an error of Lua itself with a hint; text: the input.
 local function with_hint(message, text)
   local hint = translation.hint(message, message:find("^prompt:") and text or nil)
   return hint and message .. "\n  (" .. hint .. ")" or message
@@ -296,10 +296,10 @@ local function finish(session, mute, ok, ...)
 end
 
 
---- Runs a chunk with the session's variables, prints what it returns.
+--- Runs a chunk with the session's variables, and prints its results.
 -- @func chunk
 -- @bool[opt] mute print nothing
--- @param ... what the chunk is called with
+-- @param ... arguments of the chunk
 -- @treturn boolean whether it ended without an error
 function Session:run(chunk, mute, ...)
   setfenv(chunk, self.env)

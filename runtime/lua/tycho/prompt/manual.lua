@@ -1,7 +1,7 @@
---- What `?name` says: operators from the registry, functions and classes from
+--- The text of `?name`: operators from the registry, functions and classes from
 -- their comments and call forms.
 --
---     manual.text("ty.mod.Module", value)  value: what the name stands for, if it stands for
+--     manual.text("ty.mod.Module", value)  value: the value of the name, if it stands for
 --                                          something
 --
 -- A function's parameters are read from the form (core/args.lua) that it holds on to, so help never
@@ -327,7 +327,7 @@ local function function_names(t)
 end
 
 
---- Returns the comment of a class; nil where it has none.
+--- Returns the comment of a class, or nil.
 -- @string name
 function manual.class_entry(name)
   for _, kind in ipairs{ "class", "value", "function" } do
@@ -380,7 +380,7 @@ end
 
 -- Names of other libraries ------------------------------------------------------------------------
 
--- Returns the comment of a name of the table of foreign names; nil where there is none.
+-- Returns the comment of a name of the table of foreign names, or nil.
 local function foreign_entry(name)
   local value = name:find("^%l") and translation.value(name)
   local entry = type(value) == "function" and manual.comment(value) or nil
@@ -504,7 +504,7 @@ end
 
 --- Returns the lines that define a function.
 -- @string name what was asked for
--- @param value what the name stands for
+-- @param value the value of the name
 -- @treturn string
 function manual.source(name, value)
   local info = type(value) == "function" and debug.getinfo(manual.unwrapped(value), "S")
@@ -577,7 +577,7 @@ end
 
 --- Returns the help about a name as text.
 -- @string name what was asked for: a path of names
--- @param[opt] value what the name stands for
+-- @param[opt] value the value of the name
 -- @treturn string
 -- @treturn boolean whether anything is known
 function manual.text(name, value)

@@ -1,6 +1,6 @@
 --- What the Jupyter kernel ILua lacks for Tycho, which the program adds where ILua starts it.
 --
--- ILua runs an interpreter on a script of its own, `interp.lua`, which requires its printer of
+-- ILua runs an interpreter on its script `interp.lua`, which requires its printer of
 -- results and its JSON after this: they are given other versions here. Results look as at the
 -- prompt, a drawing is written to a file and shows as its path (ILua shows text alone), error
 -- objects are their text, and completion knows the members of namespaces and objects.

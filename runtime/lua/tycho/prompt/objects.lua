@@ -98,7 +98,7 @@ local function folded(n, variables)
 end
 
 
--- Returns what is shown after a node's name.
+-- Returns the text after a node's name.
 local function about(n, variables)
   local text, names = n.op and n.op .. attributes(n) or "", table.concat(variables, ", ")
   if #text + #names > LONG then

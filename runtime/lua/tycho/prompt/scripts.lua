@@ -32,7 +32,7 @@ end
 
 -- Returns the path of a script.
 -- @string[opt] name without folder and ending
--- @treturn ?string nil where there is none of that name
+-- @treturn ?string nil if there is no script of that name
 -- @treturn ?string then what to tell: the list of all scripts, or the names that are near
 function scripts.find(name)
   if not name then

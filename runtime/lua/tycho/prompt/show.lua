@@ -71,7 +71,7 @@ local function table_text(t, depth)
 end
 
 
--- Returns whether a table has a `__tostring` of its own.
+-- Returns whether a table has its own `__tostring`.
 local function has_text(t)
   local meta = debug.getmetatable(t)
   return type(meta) == "table" and meta.__tostring ~= nil and not meta.plain

@@ -1,4 +1,4 @@
---- A session as a script: what was typed and ran without an error, in order.
+--- A session as a script: the lines that ran without an error, in order.
 --
 --     local t = transcript.new()
 --     transcript.add(t, "x = ty.nd.ones(3)")

@@ -42,7 +42,7 @@ end
 
 -- Below Lua's errors ------------------------------------------------------------------------------
 
--- What these are usually called in Python.
+-- Usual names of libraries in Python.
 local LIBRARIES = {}
 for name in ("torch np numpy nn F tf keras mx jnp jax optim plt transforms"):gmatch("%S+") do
   LIBRARIES[name] = true

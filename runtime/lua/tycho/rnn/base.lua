@@ -1,4 +1,4 @@
---- What all recurrent cells share: parameters, begin states, unrolling, weights by gate.
+--- The base of recurrent cells: parameters, begin states, unrolling, weights by gate.
 --
 --     local cell = ty.rnn.LSTMCell{ 200, prefix = "l0_" }
 --     local outputs, states =
@@ -122,7 +122,7 @@ function BaseRNNCell._gate_names(_)
 end
 
 
---- Begins names and states anew; contained cells too. `unroll` does it itself.
+--- Resets the counters of names and states, also of contained cells. `unroll` does this itself.
 function BaseRNNCell:reset()
   self._init_counter, self._counter = -1, -1
 end
@@ -135,7 +135,7 @@ function BaseRNNCell:next_step()
 end
 
 
---- Refuses a single step where a cell needs the whole sequence.
+--- Raises an error for a single step of a cell that needs the whole sequence.
 function BaseRNNCell:refuse_step()
   Error.raise{ code = "unsupported", func = self.class_name,
     message = "the cell needs the whole sequence and makes no single steps; use unroll" }

@@ -1,7 +1,7 @@
 --- The cells whose steps are products with weights: RNNCell, LSTMCell, GRUCell.
 --
 -- A step is two linear maps, one of the input (i2h), one of the state (h2h), whose rows are blocks
--- of gates, and the cell's formula on their results. The maps are a method of their own (`_maps`),
+-- of gates, and the cell's formula on their results. The maps are a separate method (`_maps`),
 -- so that the convolutional cells differ in them alone.
 --
 -- @module tycho.rnn.cells
@@ -17,7 +17,7 @@ local BaseRNNCell, GATES = base.BaseRNNCell, layout.GATES
 local basic = {}
 
 
--- What the three cells share.
+-- The base of the three cells.
 local Dense = BaseRNNCell:extend("Dense")
 
 Dense.fields = BaseRNNCell.extend_fields{ state_info = function(self)
@@ -112,7 +112,7 @@ local LSTM = args.form("rnn.LSTMCell", { { "num_hidden", "positive" },
 --- @int num_hidden
 -- @string[opt="lstm_"] prefix
 -- @tparam[opt] RNNParams params
--- @number[opt=1] forget_bias what the forget gate's bias begins with
+-- @number[opt=1] forget_bias initial value of the forget gate's bias
 function LSTMCell:init(...)
   local a = LSTM(...)
   self:_set_up(a, init.LSTMBias(a.forget_bias))

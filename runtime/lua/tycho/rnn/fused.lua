@@ -143,7 +143,7 @@ local function make_layer(self, i)
 end
 
 
---- Returns the same network as a stack of single cells, with parameters of their own.
+--- Returns the same network as a stack of single cells, which have separate parameters.
 -- @treturn SequentialRNNCell
 function FusedRNNCell:unfuse()
   local cells, layers = stack.SequentialRNNCell{}, self._shape.num_layers

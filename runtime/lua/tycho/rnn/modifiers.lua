@@ -85,7 +85,8 @@ end
 
 -- ZoneoutCell -------------------------------------------------------------------------------------
 
---- In training, a share of a step's outputs and states stay what they were a step before.
+--- Zoneout: in training, a random share of a step's outputs and states keep their values of the
+-- previous step.
 -- @type ZoneoutCell
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
 modifier.ZoneoutCell = ZoneoutCell

@@ -85,7 +85,7 @@ local function node_message(n, name_of, shapes, is_input)
 end
 
 
--- Gives each node a name of its own. TensorBoard folds "a/b" and "a/c" into one box "a", so the
+-- Gives each node a unique name. TensorBoard groups "a/b" and "a/c" into one box "a", so the
 -- variables that belong to a node by their names are in its box.
 local function make_names(order)
   local names, taken, ops = {}, {}, {}

@@ -9,7 +9,7 @@
 -- `tensorboard --logdir runs` shows them. Nothing here needs TensorBoard. `ty.callback.TensorBoard`
 -- writes a training.
 --
--- Names are those of mxboard's SummaryWriter. Each writer makes a file of its own in the folder.
+-- Names are those of mxboard's SummaryWriter. Each writer makes a new file in the folder.
 -- What was flushed survives a crash: readers stop at a record that is cut off. TensorBoard follows
 -- the newest file of a folder only, so a run has one writer at a time.
 --
@@ -45,7 +45,7 @@ local Writer = Class:extend("Writer")
 tensorboard.Writer = Writer
 
 
--- The clock of the system has seconds only; that of the profiler goes on from there.
+-- The system's clock has only seconds; the profiler's clock adds the time since then.
 local started, ticks = os.time(), tonumber(C.ty_profile_now())
 
 local function get_time()
@@ -170,7 +170,7 @@ function Writer.__tostring(self)
 end
 
 
--- What is written ---------------------------------------------------------------------------------
+-- Records -----------------------------------------------------------------------------------------
 
 local function step_type(v)
   local ok = type(v) == "number" and v == math.floor(v) and v >= 0 and v < 2 ^ 53
@@ -189,7 +189,7 @@ local TAG, STEP = { "tag", tag_type }, { "global_step", step_type, 0 }
 local SCALAR = args.form("Writer:add_scalar", { TAG, { "value", "number|array" }, STEP })
 
 --- Adds a point of a curve.
--- @string tag "train/loss": what is before the slash groups charts
+-- @string tag "train/loss": the part before the slash groups charts
 -- @param value a number, or an array of one element
 -- @int[opt=0] global_step where the point is on the axis of steps
 function Writer:add_scalar(...)

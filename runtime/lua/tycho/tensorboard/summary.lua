@@ -1,5 +1,5 @@
---- What TensorBoard shows, as messages of Protocol Buffers: scalars, histograms, images, texts,
--- hyper-parameters. Each function gives a `Summary.Value`.
+--- Contents of event files as messages of Protocol Buffers: scalars, histograms, images, texts,
+-- hyper-parameters. Each function returns a `Summary.Value`.
 --
 -- Source of the field numbers: tensorflow/core/framework/summary.proto, tensor.proto,
 -- tensor_shape.proto, tensorboard/plugins/hparams/{plugin_data,api}.proto,

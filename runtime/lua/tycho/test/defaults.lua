@@ -9,7 +9,7 @@ local defaults = {}
 
 local chosen
 
---- Returns the context that helpers use when none is given.
+--- Returns the default context of helpers.
 function defaults.default_context()
   return chosen or context.current_context()
 end
@@ -17,7 +17,7 @@ end
 
 local CONTEXT = args.form("test_utils.set_default_context", { { "ctx", "context" } })
 
---- Sets the context that helpers use when none is given.
+--- Sets the default context of helpers.
 function defaults.set_default_context(...)
   chosen = CONTEXT(...).ctx
 end

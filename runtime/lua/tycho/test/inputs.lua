@@ -1,4 +1,4 @@
---- What helpers of tests are given: values by name, arrays of values, elements of arrays.
+--- Inputs of test helpers: values by name, arrays of values, elements of arrays.
 --
 -- @module tycho.test.inputs
 

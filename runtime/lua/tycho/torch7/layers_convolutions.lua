@@ -264,7 +264,7 @@ layers.tensor("nn.SpatialFullConvolutionMap", function(net, m, x)
   end)
 end)
 
--- Applies a kernel of its own at each position, as a product with the window's column.
+-- Applies a different kernel at each position, as a product with the window's column.
 layers.tensor("nn.SpatialConvolutionLocal", function(net, m, x)
   local kernel, stride = sizes(net, m, "k", 2, nil, 1), sizes(net, m, "d", 2, 1, 1)
   local pad = sizes(net, m, "pad", 2, 0, 0)
@@ -311,7 +311,7 @@ layers.tensor("nn.TemporalConvolution", function(net, m, x)
   end)
 end)
 
--- Convolves each feature of a sequence with a kernel of its own.
+-- Convolves each feature of a sequence with a separate kernel.
 layers.tensor("nn.TemporalRowConvolution", function(net, m, x)
   local width, frame = net:integer(m, "kW", nil, 1), net:integer(m, "inputFrameSize", nil, 1)
   local weight = net:parameter(m, "weight", { frame, 1, width })

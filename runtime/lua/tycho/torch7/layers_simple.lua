@@ -405,7 +405,7 @@ end)
 
 layers.refuse("nn.SparseLinear nn.IndexLinear", "its input is a list of indices and values")
 layers.refuse("nn.MaskedSelect", "the size of its output depends on the data")
-layers.refuse("nn.Kmeans", "it gives a loss and is trained by steps of its own")
+layers.refuse("nn.Kmeans", "it gives a loss and is not trained by gradients")
 layers.refuse("nn.NormStabilizer nn.CategoricalEntropy",
   "it adds to gradients what no operator adds; nn.Identity computes the same")
 layers.refuse("nn.ReinforceNormal nn.ReinforceUniform nn.ReinforceGamma nn.ReinforceBernoulli "

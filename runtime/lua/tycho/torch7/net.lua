@@ -383,7 +383,7 @@ end
 
 
 --- Returns an auxiliary state, which layers change during training.
--- @string name of the field or what it stands for
+-- @string name of the field, or its meaning
 -- @tparam NDArray x
 -- @treturn Symbol
 function Net:state(name, x)

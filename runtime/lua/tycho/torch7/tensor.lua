@@ -48,7 +48,7 @@ function Tensor.is(x)
 end
 
 
---- Returns the current symbol. That of a view is made anew after its base has changed.
+--- Returns the current symbol. The symbol of a view is made again after its base has changed.
 function Tensor:get()
   local base = self.base
   if base then

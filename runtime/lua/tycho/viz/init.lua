@@ -111,7 +111,7 @@ local function window(n)
 end
 
 
--- What is in a box; others show the node's name.
+-- Texts in boxes by operator; other boxes show the node's name.
 local LABELS = {
   Convolution    = function(n)
     return ("Convolution\n%s, %s"):format(window(n), attribute(n, "num_filter"))

@@ -1,4 +1,4 @@
---- Where the boxes of a drawn graph stand: a layered layout.
+--- A layered layout: the positions of the boxes of a drawn graph.
 --
 -- Order of the parts: ranks (a node is below all its inputs), layers (an edge that passes a
 -- layer gets a joint in it), order within layers (medians, fewest crossings seen), places (four

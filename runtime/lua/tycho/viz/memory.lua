@@ -2,7 +2,7 @@
 --
 -- Time runs from left to right (one column per instruction), offsets in the pool upwards; a box
 -- is a value, from the instruction that makes it to the last one that reads it. Each device has
--- a panel of its own. The line on top of the boxes is what is live at that time; its peak is
+-- a separate panel. The line on top of the boxes shows the bytes that are live; its peak is
 -- the lower bound of any plan.
 --
 -- @module tycho.viz.memory
@@ -36,7 +36,7 @@ for _, kind in ipairs(KINDS) do
 end
 
 
--- What is drawn -----------------------------------------------------------------------------------
+-- Contents ----------------------------------------------------------------------------------------
 
 -- Returns the first instruction of the backward part; past the end when there is none.
 local function boundary(list)
@@ -78,7 +78,7 @@ local function range_of(v)
 end
 
 
--- Returns the values with bytes of their own; an alias that is an output makes its storage one.
+-- Returns the values that own bytes. If an alias is an output, its storage counts as an output.
 local function list_blocks(exe, memory)
   local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
     boundary(memory.values), {}, {}

@@ -16,7 +16,7 @@ local WIDTH, HEIGHT = 720, 306                           -- pixels, if nothing e
 local ALIKE = 5                                          -- values in one panel differ by less
 
 
--- What is given -----------------------------------------------------------------------------------
+-- Arguments ---------------------------------------------------------------------------------------
 
 local function refuse(func, argument, expected, got)
   Error.raise{ code = "type", func = func, argument = argument, expected = expected,

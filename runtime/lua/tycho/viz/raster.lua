@@ -5,7 +5,7 @@
 --     local image = canvas:array()                              -- (612, 1440, 3) uint8
 --
 -- Canvases (`raster`, `svg_canvas`, `cells`) have the same methods; lengths are pixels of a page at
--- scale 1, y grows downwards, colours are "#rrggbb". What is drawn later is on top.
+-- scale 1, y grows downwards, colours are "#rrggbb". Later shapes cover earlier ones.
 --
 -- @module tycho.viz.raster
 

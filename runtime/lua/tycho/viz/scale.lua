@@ -51,7 +51,7 @@ end
 -- @number high
 -- @number from pixel of the lowest value
 -- @number to pixel of the highest
--- @number parts most parts between ticks
+-- @number parts the largest number of intervals between ticks
 -- @tparam[opt] table options whole (ticks are whole numbers), fixed (the axis ends at low and high,
 --   not at ticks)
 -- @treturn table `at(value)`, ticks, texts, step

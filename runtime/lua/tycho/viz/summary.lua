@@ -15,7 +15,7 @@ local tables = require "tycho.core.tables"
 
 local viz_summary = {}
 
--- Returns what is inferred about every output of every node, variables included: name -> result.
+-- Returns the inferred result for every output of every node, variables included: name -> result.
 local function inferred(symbol, kind, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, kind,

@@ -1,4 +1,4 @@
---- A canvas that writes SVG: see `tycho.viz.raster` for what canvases have in common.
+--- A canvas that writes SVG: see `tycho.viz.raster` for the common methods of canvases.
 --
 -- @module tycho.viz.svg_canvas
 
