@@ -17,7 +17,7 @@ bool window_1x1(const struct window *w)
   return true;
 }
 
-/* The weight is not kept if this takes much memory and saves little time. */
+/* Returns false if keeping the weight takes much memory and saves little time. */
 bool convolve_keeps(const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),

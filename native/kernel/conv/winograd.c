@@ -396,7 +396,7 @@ static void winograd_run_all(struct convolution *c)
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* The weight is kept with few tiles, or little work. */
+/* Returns true with few tiles, or little work. */
 bool winograd_keeps(const struct window *w)
 {
   const int64_t tiles = make_tiles(w).all;
