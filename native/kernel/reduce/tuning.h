@@ -9,7 +9,7 @@ enum {
   REDUCE_UNIT_RESULTS = 512,                          /* most results of a unit */
   REDUCE_MIN_COLUMNS = 256,                           /* least columns of a unit */
   REDUCE_MAX_COLUMNS = 2048,                          /* most columns of a unit */
-  /* units of columns are not widened if fewer than these result */
+  /* units of columns are widened only while at least this many remain */
   REDUCE_UNITS = 16,
   REDUCE_GRAIN = 1 << 15,                             /* least elements for a thread */
   REDUCE_PARTS = 64,                                  /* most parts of a reduced group */

@@ -1,8 +1,8 @@
 /* types.c - selects the reductions of each type for this processor (reduce.h).
 **
-** 8-bit integers and bools have their own loops (bytes.h) into int64 accumulators, and for B_EQUAL;
-** for other gradients they are converted to int32, a part at a time. Integers wrap, in any order,
-** so the results equal those of loops for the elements' type. */
+** 8-bit integers and bools have their own loops (bytes.h), which reduce into int64 accumulators and
+** compute gradients of B_EQUAL; for other gradients they are converted to int32, a part at a time.
+** Integers wrap, in any order, so the results equal those of loops for the elements' type. */
 #include "base/cast.h"
 #include "kernel/reduce/bytes.h"
 
