@@ -275,7 +275,7 @@ static int broadcast_parts(
   return start_parts(c, part, n, dtype, root);
 }
 
-/* -- order, and the end of what was started ---------------------------------------------------- */
+/* -- order and completion of work -------------------------------------------------------------- */
 
 static bool is_open(int id) { return __atomic_load_n(&lanes[id].opened, __ATOMIC_ACQUIRE); }
 

@@ -88,7 +88,7 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
 
 /* -- images in this process -------------------------------------------------------------------- */
 
-/* Returns the end of the comment that begins at s; NULL if none does. */
+/* Returns the end of the comment that begins at s; NULL if there is none. */
 static const char *skip_comment(const char *s)
 {
   if (s[0] != '/' || (s[1] != '/' && s[1] != '*')) return NULL;

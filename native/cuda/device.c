@@ -79,7 +79,7 @@ static int make_streams(struct gpu *g)
   return staging_new(&g->other);
 }
 
-/* Frees what a failed opening has made. */
+/* Frees the streams, events and buffers of a device whose opening failed. */
 static void drop_streams(struct gpu *g)
 {
   struct cuda_device *d = g->d;

@@ -260,7 +260,7 @@ static void add_library(struct text *t, enum cuda_library which)
   text_done(&missing);
 }
 
-/* Adds versions, then where each library is or what is missing, if there is a driver. */
+/* Adds versions, then the path of each library or what is missing, if there is a driver. */
 static void add_libraries(struct text *t)
 {
   if (!driver_version) return;

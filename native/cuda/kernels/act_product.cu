@@ -8,7 +8,7 @@
 #include "prelude.cuh"
 #define T float
 #define ACT 1  // ACT_* (kernel/epilogue.h): none, relu, sigmoid or tanh
-#define ADD 0  // 1: the product is added to what is there; ACT is none
+#define ADD 0  // 1: adds the product to the elements of dy; ACT is none
 #define PACK 4 // elements of a load
 #include "team.cuh"
 #endif

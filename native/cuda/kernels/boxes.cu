@@ -1,8 +1,8 @@
 // boxes.cu - detection: overlaps, greedy suppression, pairs, offsets from anchors and back, anchors
 // of cells, targets of anchors. Boxes and overlaps are computed by kernel/element/boxes.h, and all
-// choices equal the CPU's. Method: one thread per box or pair; what is chosen by score is sorted
-// first (sort.cu), with equal scores in their order. Then one block per sample walks through the
-// sorted boxes, and its threads compare the current one with those after it. Bound: for
+// choices equal the CPU's. Method: one thread per box or pair; candidates for a choice by score are
+// sorted first (sort.cu), with equal scores in their order. Then one block per sample walks through
+// the sorted boxes, and its threads compare the current one with those after it. Bound: for
 // suppression, the square of the number of boxes over the threads; for pairs, their number.
 #ifndef T
 #include "prelude.cuh"

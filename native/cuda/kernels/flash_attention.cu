@@ -378,7 +378,7 @@ template <int WIDE, int N> FN void add_dots(float (&sums)[N / 8][4], const u32 (
   }
 }
 
-// Writes row r (0, 1) of the two rows of which a thread holds pairs of columns.
+// Writes row r (0 or 1) of a lane's two rows in `out`; a lane holds pairs of columns.
 template <int SIZE, int N> FN void store_pairs(
     T *to, const float (&out)[N][4], int r, float factor, int lane)
 {

@@ -46,18 +46,18 @@ enum {
   OUTER_UNITS = 16,                                   /* units that suffice for a team */
   OUTER_SHARES_BYTES = 4 << 20,                       /* most bytes of the shares' sums */
 
-  /* -- a few positions (few.c), beside the packed product (2026-11-28) -- */
+  /* -- a few positions (few.c), compared with the packed product (2026-11-28) -- */
   FEW_POSITIONS = 8,                                  /* most positions of all images */
   FEW_EACH = 4,                                       /* least positions per image, if several */
   FEW_DEPTH = 64,                                     /* least channels x taps */
 
-  /* -- rounded to bfloat16 (rounded.c), beside float32 (2026-11-28) -- */
+  /* -- rounded to bfloat16 (rounded.c), compared with float32 (2026-11-28) -- */
   ROUNDED_IMAGES = 8,                                 /* least images; a thread takes whole ones */
   ROUNDED_CHANNELS = 4,                               /* least channels of a group, in pairs */
   ROUNDED_FILTERS = 8,                                /* least filters of a group */
   ROUNDED_DEPTH = 64,                                 /* least channels x taps */
 
-  /* -- on tiles (tiles.c), beside oneDNN's products of bfloat16 (2026-11-29) -- */
+  /* -- on tiles (tiles.c), compared with oneDNN's products of bfloat16 (2026-11-29) -- */
   TILES_CHANNELS = 16,                                /* least channels; rounded up to 32s */
 
   /* -- one channel per group (depthwise.c) -- */

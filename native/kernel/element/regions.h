@@ -178,7 +178,7 @@ TY_DEVICE_FN void align_image(const struct align_grid *k, const struct align_reg
   }
 }
 
-/* -- PSROIPooling: each bin reads a channel of its own ----------------------------------------- */
+/* -- PSROIPooling: each bin reads another channel ---------------------------------------------- */
 
 /* What all regions share. */
 struct ps_grid {

@@ -334,7 +334,7 @@ INLINE void extreme_cols(bool least, int flip, accumulator *acc, const uint8_t *
       merge_extreme(least, acc + j, load_one(x + i * stride + j, flip), flip);
 }
 
-/* -- places of extremes ------------------------------------------------------------------------ */
+/* -- indices of extremes ----------------------------------------------------------------------- */
 
 INLINE int64_t best_of_row(bool least, int flip, const uint8_t *x, int64_t n)
 {
