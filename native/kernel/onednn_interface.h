@@ -2,8 +2,7 @@
 ** descriptors, convolutions, post-ops.
 **
 ** A descriptor is a pointer in both. Free those made by functions below with onednn_desc_free;
-** those that a primitive or memory object returns belong to it.
-*/
+** those returned by a primitive or memory object belong to it. */
 #pragma once
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
