@@ -42,7 +42,7 @@ static struct attention_sizes make_sizes(const struct call *c, const struct oper
   return a;
 }
 
-/* c = alpha op(a) op(b) of each head */
+/* The product c = alpha op(a) op(b) of each head. */
 struct heads_product {
   bool ta, tb;
   int64_t m, n, k;
@@ -57,7 +57,7 @@ static struct product make_product(const struct attention_sizes *h, const struct
     .stride_a = p->a.step, .stride_b = p->b.step, .stride_c = p->c.step, .alpha = p->alpha };
 }
 
-/* -- which products a call is made of ---------------------------------------------------------- */
+/* -- the products of a call -------------------------------------------------------------------- */
 
 /* Computes the outputs; in: queries, keys and values (self: one array); out: weights. */
 static int qk_products(const struct call *c, struct attention_sizes *h, struct heads_product p[2])
@@ -121,8 +121,8 @@ static int run_products(struct call *c, products_fn of)
   return TY_OK;
 }
 
-/* Runs the products of a gradient. Parts that no product writes become 0: in self-attention those
-** of the values or queries, else those of the values. */
+/* Runs the products of a gradient. Sets the parts that no product writes to 0: in self-attention
+** those of the values or queries, else those of the values. */
 static int run_back(struct call *c, products_fn of)
 {
   int projection = of == qk_back && !is_self(c);

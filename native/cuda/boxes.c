@@ -5,7 +5,7 @@
 #include "kernel/strided_copy.h"
 #include "op/registry.h"
 
-/* bytes of a flag: a box is suppressed, or an object matched */
+/* Bytes of a flag, which says that a box is suppressed, or an object matched. */
 enum { FLAG = sizeof(int32_t) };
 
 #define WORDS "T=$i0 TEAM=256"
@@ -64,7 +64,7 @@ static int64_t whole_number(const struct call *c, const char *name)
   return (int64_t)cuda_number(c, name, 0);
 }
 
-/* Copies data unchanged; the record is then the number of each row. */
+/* Copies data unchanged, and writes the index of each row in its sample to the record. */
 static int keep_rows(struct call *c, const struct nms_args *s)
 {
   int64_t count = s->samples * s->n;
@@ -170,7 +170,7 @@ struct target_args {
   int64_t samples, anchors, objects, width, classes;
   double overlap, ignore, ratio, mining, variance[4];
 };
-enum { MATCH_BYTES = 16 };                            /* of boxes.cu's anchor_match */
+enum { MATCH_BYTES = 16 };                            /* bytes of boxes.cu's anchor_match */
 
 static int find_targets(struct call *c)
 {

@@ -3,14 +3,14 @@
 #include "cuda/row.h"
 #include "kernel/strided_copy.h"
 
-/* Fills in the sizes; in: condition, an outer guard, which may be absent. */
+/* Fills in the sizes; in: condition, the enclosing guard, which may be absent. */
 static int64_t guard_sizes(const struct call *c, void *s)
 {
   *(int32_t *)s = cuda_flag(c, "negate");
   return 1;
 }
 
-/* Writes two gradients of x's dtype; p NULL: unused. */
+/* Writes the gradients of both branches, of x's dtype. first, second: NULL if unused. */
 static int part_ways(struct call *c, void *first, void *second, const void *guard)
 {
   const struct operand *x = &c->in[0];

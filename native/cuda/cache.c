@@ -23,8 +23,8 @@ uint64_t cache_hash(const char *s, size_t n)
   return h;
 }
 
-/* Writes the path of a key's file. make: makes the folder. Returns false if there is no folder:
-** TYCHO_CACHE names it; an empty TYCHO_CACHE turns the cache off. */
+/* Writes the path of a key's file to `path`. make: creates the folder. Returns false if there is no
+** folder. TYCHO_CACHE names the folder; if it is set but empty, the cache is off. */
 static bool cache_path(const char *key, const char *ending, char *path, size_t size, bool make)
 {
   const char *own = getenv("TYCHO_CACHE"), *xdg = env_text("XDG_CACHE_HOME", "");
@@ -47,8 +47,8 @@ static bool cache_path(const char *key, const char *ending, char *path, size_t s
   return snprintf(path, size, "%s/%016llx.%s", folder, hash, ending) < (int)size;
 }
 
-/* Opens a file that only this user can have written, since its contents run on the device. NULL:
-** there is none. */
+/* Opens a file that only this user can have written, since its contents run on the device. Returns
+** NULL if there is none. */
 static FILE *open_ours(const char *path)
 {
   struct stat st;

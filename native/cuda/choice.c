@@ -25,8 +25,8 @@ static size_t sums_scratch(const struct call *c)
   return sizeof(double) * (size_t)desc_count(&c->in[0].d);
 }
 
-/* Computes the gradient. in, if probabilities were requested: their head gradient, data, drawn
-** classes. */
+/* Computes the gradient. in, if logarithms of probabilities were requested: their head gradient,
+** data, drawn classes. */
 static int draw_classes_back(struct call *c)
 {
   const struct operand *dx = &c->out[0];
@@ -40,10 +40,11 @@ static int draw_classes_back(struct call *c)
 
 /* -- numbers without repetition ---------------------------------------------------------------- */
 
-/* as kernels/choice.cu has it */
+/* Same as in kernels/choice.cu. */
 struct zipfian_args { int64_t rows, each, max, slots; double turns; };
 
-/* Fills in the sizes; a row has a power of two of slots, of which at most half are used. */
+/* Returns the sizes. The number of slots of a row is a power of two, and at most half of them are
+** used. */
 static struct zipfian_args make_zipfian_args(const struct call *c)
 {
   const int64_t *dim = c->out[0].d.dim;

@@ -1,14 +1,13 @@
 /* collective.c - sums and broadcasts over GPUs by NCCL (device/collective.h).
 **
-** Each device has a further stream for collectives, which all groups share, like the queue: so
-** every device runs all collectives in the order of submission. These streams wait for events of
-** the queues that write the operands, and record events for those that read the results; the host
-** waits only in `finish_queue`. There it polls instead of sleeping in the driver, which would never
-** return if a member has died: an error reported by NCCL, or an abort by another thread, ends the
-** groups.
+** Each device has a further stream for collectives. All groups share it, and all share one queue,
+** so that every device runs all collectives in the order of submission. These streams wait for
+** events of the queues that write the operands, and record events for those that read the results;
+** the host waits only in `finish_queue`. It polls there instead of sleeping in the driver, which
+** would never return if a member has died: an error reported by NCCL, or an abort by another
+** thread, ends the groups.
 **
-** A failure ends its group, as NCCL requires, and later operations of the group fail with it.
-*/
+** A failure ends its group, as NCCL requires, and later operations of the group fail with it. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <time.h>
@@ -21,7 +20,7 @@ enum { LEAST_NCCL = 21300, MARKS = 64, NAP_NS = 20000 };
 
 struct member {
   int device;
-  nccl_comm comm; /* atomic; who exchanges it for NULL ends it */
+  nccl_comm comm; /* atomic; the thread that exchanges it for NULL destroys or aborts it */
 };
 struct collective {
   struct collective *next;
@@ -30,7 +29,7 @@ struct collective {
   char why[512];
   struct member member[];
 };
-/* used by the queue's thread, except `opened`, which is atomic */
+/* Per device; used by the queue's thread, except `opened`, which is atomic. */
 static struct lane {
   bool opened;
   cu_stream stream;
@@ -41,7 +40,7 @@ static struct lane {
 static struct nccl_functions nccl;
 static struct collective *groups;   /* under the lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int aborting;                /* atomic: requests for it */
+static int aborting;                /* atomic; number of calls of abort_all */
 
 /* -- the library ------------------------------------------------------------------------------- */
 
@@ -183,8 +182,8 @@ static int open_group(
   return TY_OK;
 }
 
-/* Leaves a group. If all members are in this process, they leave together. Else each process leaves
-** when it needs the group no more, and must not wait for others. */
+/* Leaves a group and frees it. If all members are in this process, they leave together. Else each
+** process leaves when it no longer needs the group, and must not wait for others. */
 static void close_group(struct collective *c)
 {
   pthread_mutex_lock(&lock);
@@ -276,7 +275,7 @@ static int broadcast_parts(
   return start_parts(c, part, n, dtype, root);
 }
 
-/* -- order, and the end of what was started ---------------------------------------------------- */
+/* -- order and completion of work -------------------------------------------------------------- */
 
 static bool is_open(int id) { return __atomic_load_n(&lanes[id].opened, __ATOMIC_ACQUIRE); }
 

@@ -1,10 +1,9 @@
 /* compile.c - compiles CUDA C++ sources by NVRTC to functions of a device. Results are kept in the
 ** process and on disk.
 **
-** The key of an image is all that determines it: options, architecture, compiler, source without
-** comments. If the compiler does not know the architecture, PTX for the newest lower one is
-** compiled, which the driver translates.
-*/
+** The key of an image is everything that it depends on: options, architecture, compiler, source
+** without comments. If the compiler does not know the architecture, it compiles PTX for the newest
+** lower one, which the driver translates. */
 #include <pthread.h>
 #include "cuda/cache.h"
 #include "cuda/cuda.h"
@@ -89,7 +88,7 @@ static int run_compiler(struct kernel_image *m, const char *source, const char *
 
 /* -- images in this process -------------------------------------------------------------------- */
 
-/* Returns what follows the comment at s; NULL if no comment begins there. */
+/* Returns the end of the comment that begins at s; NULL if there is none. */
 static const char *skip_comment(const char *s)
 {
   if (s[0] != '/' || (s[1] != '/' && s[1] != '*')) return NULL;
@@ -98,7 +97,7 @@ static const char *skip_comment(const char *s)
   return end ? end + 2 : s + strlen(s);
 }
 
-/* Returns what follows the string or the character constant at s. */
+/* Returns the end of the string or character constant that begins at s. */
 static const char *skip_literal(const char *s)
 {
   const char quote = *s++;
@@ -106,9 +105,8 @@ static const char *skip_literal(const char *s)
   return *s == quote ? s + 1 : s;
 }
 
-/* Adds one line of a source without comments and trailing blanks, or nothing if it is empty then.
-** Returns the start of the next line. A comment of several lines belongs to the line on which it
-** begins. */
+/* Adds one line of a source without comments and trailing blanks, unless it is empty then. Returns
+** the start of the next line. A comment of several lines belongs to the line on which it begins. */
 static const char *add_code_line(struct text *t, const char *s)
 {
   static const char directive[] = "#line ";
@@ -209,7 +207,7 @@ int cuda_compile(int device, const char *source, const char *const *options, con
   return code;
 }
 
-/* bytes of shared memory that a kernel may have without asking */
+/* Bytes of shared memory that a kernel may have without setting an attribute. */
 enum { PLAIN_SHARED = 48 << 10 };
 
 int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params)

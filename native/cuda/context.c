@@ -1,8 +1,7 @@
 /* context.c - contexts and streams of the GPUs, and those of this thread.
 **
-** device.c opens them. What launches kernels or calls libraries asks here for a device's context
-** and stream.
-*/
+** device.c opens them. Code that launches kernels or calls libraries gets a device's context and
+** stream here. */
 #include "cuda/cuda.h"
 
 static struct cuda_device devices[CUDA_DEVICES];

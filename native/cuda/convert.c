@@ -1,4 +1,4 @@
-/* convert.c - arrays from one dtype to another on a GPU. */
+/* convert.c - converts arrays from one dtype to another on a GPU (kernels/convert.cu). */
 #include "cuda/row.h"
 
 static const char *conversion_name(int from, int to)

@@ -1,10 +1,10 @@
 /* convolve.c - Convolution and Deconvolution, each with its gradients, by cuDNN (dnn.h), and their
-** biases. A deconvolution is the gradient of a convolution whose data is our output: forward
-** computes x of that, the gradient of our data computes y.
+** biases. A deconvolution uses the convolution whose data (x) is the deconvolution's output and
+** whose output (y) is its data: forward computes the gradient of x, the gradient of the data is y.
 **
-** Where the layout pass chooses channels last, the weight is converted, too: in training at each
-** run, all weights of a segment at once; for inference once. Plain arrays at the border of such a
-** part are converted as well. Gradients of weights are computed with channels last and converted in
+** If the layout pass chooses channels last, the weight is converted, too: in training at each run,
+** all weights of a segment at once; for inference once. Plain arrays at the border of such a part
+** are converted as well. Gradients of weights are computed with channels last and converted in
 ** place at the end of the segment. */
 #include "cuda/dnn.h"
 #include "cuda/reduce.h"
@@ -12,11 +12,11 @@
 #include "kernel/blocked.h"
 #include "op/registry.h"
 
-/* parameter `layout`: from this value on channels are last; -1: none given */
+/* Parameter `layout`: from this value on, channels are last; -1: none is given. */
 enum { LAYOUT_NHWC = 3 };
 
 /* Returns the block of channels: all of them (channels last) for dtypes that tensor cores multiply,
-** and for bytes, which are the masks of pooling's maxima; else 0. */
+** and for bytes, which are argmax masks of pooling; else 0. */
 static int wanted_block(const ty_desc *d, int precision)
 {
   bool wants = d->dtype == TY_F16 || d->dtype == TY_BF16 || d->dtype == TY_U8 ||
@@ -29,14 +29,14 @@ __attribute__((constructor)) static void register_blocks(void)
   channel_block_register(TY_GPU, wanted_block);
 }
 
-/* -- which convolution a call is --------------------------------------------------------------- */
+/* -- the convolution of a call ----------------------------------------------------------------- */
 
 static int64_t window_reach(const struct dnn_convolution *v, int i)
 {
   return (v->kernel[i] - 1) * v->dilate[i] + 1;
 }
 
-/* Sets the padding before and after axis i, equal ones if the lengths allow it. */
+/* Sets the padding before and after axis i; both are equal if the lengths allow it. */
 static void set_padding(struct dnn_convolution *v, int i, int64_t pad, int64_t target)
 {
   int64_t whole = v->stride[i] * (v->out[i] - 1) + window_reach(v, i);
@@ -110,10 +110,10 @@ static struct dnn_convolution weight_gradient(const struct call *c)
   return make_backward(c, DNN_MAKES_W, 1);
 }
 
-/* -- arrays that are turned -------------------------------------------------------------------- */
+/* -- arrays that are converted ----------------------------------------------------------------- */
 
-/* The weight with its channels last, in the device's memory; of an inference, which it was made of.
-*/
+/* The weight with channels last, in device memory. of, version: in inference, the array that it was
+** converted from. */
 struct turned_weight { cu_pointer p; int device; size_t bytes; const void *of; uint64_t version; };
 
 /* Returns whether an operand in training can be converted together with others. */
@@ -163,7 +163,8 @@ static size_t all_turned_bytes(const struct call *c)
   return bytes;
 }
 
-/* Finds or makes an operand in the layout of the convolution. reads: its contents are needed. */
+/* Returns in *out an operand in the layout of the convolution: the operand itself, or a piece of
+** *at, which then advances. reads: converts the operand's contents. */
 static int turn_operand(
     const struct call *c, const struct operand *a, bool reads, char **at, void **out)
 {
@@ -178,7 +179,7 @@ static int turn_back(const struct call *c, const struct operand *a, const void *
   return a->p && a->p != from ? turn_plain(c->device, &a->d, a->p, from) : TY_OK;
 }
 
-/* Reserves memory for a converted weight. Returns false if out of memory. */
+/* Allocates memory for a converted weight. Returns false if out of memory. */
 static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t bytes)
 {
   if (s->p && s->bytes == bytes) return true;
@@ -188,8 +189,8 @@ static bool reserve_weight(struct turned_weight *s, const struct call *c, size_t
   return s->p != 0;
 }
 
-/* Finds the converted weight. In inference a bound weight is converted again only if it has changed
-** (kernel.packs). */
+/* Returns in *out the converted weight. In inference a bound weight is converted again only if it
+** has changed (kernel.packs). */
 static int turned_once(const struct call *c, const struct operand *w, char **at, void **out)
 {
   struct turned_weight *s = c->state;

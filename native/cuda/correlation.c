@@ -1,7 +1,7 @@
 /* correlation.c - Correlation (kernels/correlation.cu). */
 #include "cuda/row.h"
 
-/* as kernels/correlation.cu has it */
+/* Same as in kernels/correlation.cu. */
 struct correlation_args {
   int64_t n, channels, h, w, H, W, out_h, out_w, kernel, pad, range, step, shift, radius, multiply;
 };

@@ -30,7 +30,7 @@ static int histogram_run(struct call *c)
       (void *[]){ &c->out[0].p, &c->in[0].p, &c->tmp, &n, &bins });
 }
 
-/* -- what is not zero -------------------------------------------------------------------------- */
+/* -- elements that are not zero ---------------------------------------------------------------- */
 
 struct stored_args { int64_t rows, k, row, step; };
 static int64_t stored_sizes(const struct call *c, void *s)

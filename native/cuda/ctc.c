@@ -1,7 +1,7 @@
 /* ctc.c - CTCLoss (kernels/ctc.cu). */
 #include "cuda/row.h"
 
-/* as kernels/ctc.cu has it */
+/* Same as in kernels/ctc.cu. */
 struct ctc_args { int64_t steps, samples, classes, labels, first; };
 static struct ctc_args make_args(const struct call *c)
 {
@@ -44,7 +44,7 @@ static int ctc_forward(struct call *c)
       cuda_type(count ? count->d.dtype : TY_F32));
 }
 
-/* in: head gradient, the gradient that ctc_forward has written */
+/* Sizes of the gradient; in: head gradient, the gradient that ctc_forward wrote. */
 struct scale_args { int64_t n, samples, classes; };
 static int64_t scale_sizes(const struct call *c, void *s)
 {

@@ -102,8 +102,8 @@ int  cuda_mark(int device, int mark);
 /* Makes later work on the chosen stream wait for a mark. */
 int  cuda_await(int device, int mark);
 /* Chooses the queue's stream and makes its later work wait for all work of the second stream. Call
-** it after each cuda_fork, also on failure. Returns `code`, the result of what was started in
-** between, or if that is TY_OK its own. */
+** it after each cuda_fork, also on failure. Returns `code`, the result of the work in between, or
+** if that is TY_OK its own. */
 int  cuda_join(int device, int code);
 
 /* -- growing ranges, peers (range.c): see struct device_ops ------------------------------------ */

@@ -1,5 +1,5 @@
 /* cusolver.h - the part of cuSOLVER's dense interface that is used here, declared by hand as in
-** driver.h. Matrices are read columns first. All return cusolverStatus_t. */
+** driver.h. Matrices are column-major. All functions return cusolverStatus_t. */
 #pragma once
 #include "cuda/driver.h"
 

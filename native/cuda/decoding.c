@@ -38,7 +38,7 @@ static int64_t rotary_threads(const struct rotary_args *s)
   return s->samples * s->length * (s->size - s->turned / 2);
 }
 
-/* Fills the sizes; in: data or the head gradient, offset where there is one. */
+/* Fills in the sizes; in: data or the head gradient, then the offset if there is one. */
 static int64_t turn_sizes(const struct call *c, void *s)
 {
   *(struct rotary_args *)s = make_rotary_args(c, 1);
@@ -55,7 +55,7 @@ static int64_t turn_back_sizes(const struct call *c, void *s)
 
 enum { NEW_KEY, NEW_VALUE, LENGTH, KEY_CACHE, VALUE_CACHE };   /* inputs */
 
-/* as kernels/decoding.cu has it, after a word for what is wrong */
+/* The text for faults, then the struct of kernels/decoding.cu. */
 struct append_args {
   const char *what;
   int64_t batch, more, capacity, key_width, value_width;
@@ -69,7 +69,8 @@ static int64_t append_sizes(const struct call *c, void *s)
   return a->batch * a->more * (a->key_width + a->value_width);
 }
 
-/* Without an input of offsets the kernel reads none, and their type is the default. */
+/* The type of offsets, NUMBER, has a default if there is no such input; the kernel then reads
+** none. */
 #define ROTARY(table, sizes) \
   static const struct kernel table[] = { \
     { "pairs", CUDA_ROW(FAMILY_decoding, "rotary", "T=$i0 VALUE=$i0 NUMBER=$i1 TEAM=256", \

@@ -5,7 +5,7 @@
 #include "cuda/row.h"
 #include "cuda/taps.h"
 
-/* as kernels/deform.cu has it */
+/* Same as in kernels/deform.cu. */
 struct deform_args {
   int64_t groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
 };
@@ -31,8 +31,8 @@ static int start_deform(const struct call *c, const char *name, int64_t n, void 
   return cuda_start(c, FAMILY_deform, name, words, n, params);
 }
 
-/* Operands of the products of a group: result = weight (filters x depth) times columns (depth x
-** area), and those for gradients. */
+/* The three matrices of a group: result = weight (filters x depth) times columns (depth x area).
+** Each is computed by one product: the result forward, the others as gradients. */
 enum { RESULT, WEIGHT, COLUMNS, PRODUCTS };
 struct deform_plans { struct product_plan *of[PRODUCTS]; };
 struct deform_sizes { int64_t groups, filters, depth; };
@@ -125,7 +125,7 @@ static size_t back_scratch(const struct call *c)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* Inputs of one image. */
+/* The inputs of one image. mask: NULL if there is none. */
 struct deform_reads { void *x, *offset, *mask; };
 /* Returns the arrays of image i. in: data, offset [, mask] */
 static struct deform_reads make_deform_reads(
@@ -164,7 +164,7 @@ static int deform_forward(struct call *c)
   return TY_OK;
 }
 
-/* Computes gradients of offsets and masks; NULL where unused. */
+/* Computes the gradients of offsets and masks. doffset, dmask: NULL if unused. */
 static int back_sampling(const struct call *c, struct deform_args *s, struct deform_reads *r,
     void *columns, void *doffset, void *dmask)
 {

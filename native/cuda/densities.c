@@ -5,7 +5,7 @@ enum { TEAM = 32 };
 struct density_args { int64_t n, block, width, is_log; };
 
 enum { UNIFORM, NORMAL, GAMMA, EXPONENTIAL, POISSON, NEGATIVE, GENERALIZED, DIRICHLET };
-/* as kernels/density.cu calls those of numbers */
+/* Names of the laws of numbers in kernels/density.cu. */
 static const char *const laws[DIRICHLET + 1] = { "uniform", "normal", "gamma", "exponential",
   "poisson", "negative_binomial", "generalized_negative_binomial" };
 static bool has_vectors(const struct call *c) { return cuda_what(c) == DIRICHLET; }

@@ -1,12 +1,11 @@
 /* device.c - the device operations of a GPU: memory, copies, streams.
 **
-** Each device has four streams: that of its queue's thread, on which the work of tasks runs in
+** Each device has four streams: one for its queue's thread, on which the work of tasks runs in
 ** order; a second one, on which a task may run a part of its work concurrently (second.c); one for
 ** data that the host sends meanwhile (send.c); and one for reads and writes by other threads, which
 ** wait for them. A task has completed when the queue has waited for its stream (`finish_queue`) or
 ** for the mark after it (`wait_for_task`). Copies between pageable host memory and the device go
-** piece by piece through two pinned buffers: one is filled while the other is sent.
-*/
+** piece by piece through two pinned buffers: one is filled while the other is sent. */
 #include <pthread.h>
 #include "cuda/collective.h"
 #include "cuda/family.h"
@@ -19,13 +18,13 @@ enum { LEAST_ARCH = 50, MARKS = 64 };
 struct gpu {
   struct cuda_device *d;                              /* context.c */
   bool open;
-  struct staging queue;                               /* of the queue's thread */
-  struct staging other;                               /* of all other threads */
+  struct staging queue;                               /* for copies by the queue's thread */
+  struct staging other;                               /* for all other threads, under `copying` */
   struct landings landings;
-  pthread_mutex_t copying;                            /* other threads' copies, one at a time */
+  pthread_mutex_t copying;                            /* held during copies by other threads */
   char *staging;                                      /* for kernels that run on the host */
   size_t staging_bytes;
-  cu_event mark[MARKS];                               /* that of task number k is mark[k % MARKS] */
+  cu_event mark[MARKS];                               /* task number k has mark[k % MARKS] */
   struct stamp_clock clock;                           /* of the queue's stream */
 };
 static struct gpu gpus[CUDA_DEVICES];
@@ -80,7 +79,7 @@ static int make_streams(struct gpu *g)
   return staging_new(&g->other);
 }
 
-/* Frees what an opening that failed has made. */
+/* Frees the streams, events and buffers of a device whose opening failed. */
 static void drop_streams(struct gpu *g)
 {
   struct cuda_device *d = g->d;
@@ -210,7 +209,7 @@ static int await_ticket(int device, struct ticket t)
   return cuda_check(cu_api.StreamWaitEvent(cuda_stream(device), e, 0), "waiting for another GPU");
 }
 
-/* Waits for a task. If kernels have found an error, it may be a later task's: then it waits for the
+/* Waits for a task. If kernels have found an error, which may be a later task's, waits for the
 ** whole stream. */
 static int wait_for_task(int device, uint64_t seq)
 {
@@ -240,7 +239,7 @@ static bool read_stamps(int device, void *first, void *last, int64_t *from, int6
   return !cuda_enter(device) && stamp_read(&gpu_of(device)->clock, first, last, from, to);
 }
 
-/* Returns whether the device is lost: the driver keeps an error of a kernel or a copy in the
+/* Returns whether the device is lost; the driver keeps an error of a kernel or a copy in the
 ** context. */
 static bool is_lost(int device)
 {

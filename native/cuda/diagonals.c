@@ -7,7 +7,7 @@ struct diagonal_args { int64_t n, k, side, offset; int32_t triangle, lower; };
 
 static int64_t last_of(const ty_desc *d) { return d->dim[d->ndim - 1]; }
 
-/* count: elements of what is written */
+/* count: elements of the output */
 struct move_args { int64_t count; struct diagonal_args at; };
 static int64_t move_sizes(
     const struct call *c, const ty_desc *matrix, const ty_desc *packed, void *s)
@@ -20,7 +20,7 @@ static int64_t move_sizes(
   return count;
 }
 
-/* Fills the sizes; the matrix is input 0. */
+/* Fills in the sizes; the matrix is input 0. */
 static int64_t take_sizes(const struct call *c, void *s)
 {
   return move_sizes(c, &c->in[0].d, &c->out[0].d, s);
@@ -40,7 +40,7 @@ static int64_t sum_log_sizes(const struct call *c, void *s)
   return matrices * 32;
 }
 
-/* Fills the sizes; in: head gradient, A. */
+/* Fills in the sizes; in: head gradient, A. */
 static int64_t sum_log_back_sizes(const struct call *c, void *s)
 {
   const ty_desc *d = &c->in[1].d;

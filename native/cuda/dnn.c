@@ -1,8 +1,7 @@
 /* dnn.c - see dnn.h. A convolution is a cuDNN graph: the operation, then bias and relu, without
-** storing intermediate results. cuDNN ranks its engines for the graph; among those that are
-** deterministic and precise enough the first one is used, or the fastest (trial.h). Plans are kept
-** as long as the process, like compiled kernels.
-*/
+** storing intermediate results. cuDNN ranks its engines for the graph. Of those that are
+** deterministic and precise enough, the first one is used, or with TYCHO_TUNE=1 the fastest
+** (trial.h). Plans are kept for the life of the process, like compiled kernels. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "cuda/cudnn.h"
@@ -16,7 +15,7 @@ struct dnn_plan {
   struct dnn_plan *next;
   struct dnn_convolution c;
   int device;
-  /* descriptors of which the plan was made */
+  /* descriptors that the plan refers to */
   dnn_thing part[PARTS];
   int n;
   dnn_thing plan;                                     /* NULL: there is none */
@@ -28,7 +27,7 @@ static dnn_handle handles[CUDA_DEVICES];
 static struct dnn_plan *plans[BUCKETS];
 /* guards the library, the handles and the plans */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int loaded;                                    /* 1: yes, -1: no */
+static int loaded;                                    /* 0: not tried, 1: yes, -1: failed */
 static int version;                                   /* of cuDNN, 91900 */
 
 /* -- the library ------------------------------------------------------------------------------- */
@@ -245,10 +244,10 @@ static dnn_thing plan_with(
   return NULL;
 }
 
-/* A plan, and the engine's settings that it was made of. */
+/* A plan, the engine's settings that it was made from, and the bytes of its workspace. */
 struct candidate { dnn_thing config, plan; int64_t workspace; };
 
-/* Makes plans of the first allowed engines in the library's ranking of this mode, at most `most`.
+/* Makes plans with the first allowed engines of the library's ranking in this mode, at most `most`.
 ** Returns how many. */
 static int find_candidates(struct dnn_plan *p, dnn_handle h, dnn_thing g, int mode,
     struct candidate *out, int most)
@@ -402,8 +401,8 @@ size_t dnn_workspace(int device, const struct dnn_convolution *c)
   return p && p->plan ? (size_t)p->workspace : 0;
 }
 
-/* Returns the plan for arrays at these addresses: if they are less aligned than planned, another
-** one with the same workspace. */
+/* Returns the plan for arrays at these addresses. If they are less aligned than planned, it is
+** another one with the same workspace. */
 static const struct dnn_plan *fitting_plan(
     int device, const struct dnn_convolution *c, struct dnn_arrays a)
 {

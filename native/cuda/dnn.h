@@ -24,8 +24,8 @@ struct dnn_convolution {
   int64_t most;                                       /* most bytes of workspace */
 };
 struct dnn_arrays { void *x, *w, *y, *bias; };
-/* Returns NULL if cuDNN is available and supports the convolution, else the reason. Plans are
-** kept. */
+/* Returns NULL if cuDNN is available and supports the convolution, else the reason. Keeps the
+** plan. */
 const char *dnn_refuse(int device, const struct dnn_convolution *c);
 /* Returns the bytes of workspace that a convolution needs. */
 size_t dnn_workspace(int device, const struct dnn_convolution *c);

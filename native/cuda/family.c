@@ -49,7 +49,7 @@ static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
-/* headers that a family includes after the definitions; team.cuh comes last, for all */
+/* Headers that a family includes after the definitions. team.cuh follows them in every family. */
 static const struct { enum cuda_family family; struct source_file file; } shared[] = {
   { FAMILY_decoding, { "fault.cuh", cuda_text_fault_header } },
   { FAMILY_flash_attention, { "draw.cuh", cuda_text_draw_header } },
@@ -116,7 +116,7 @@ static void add_file(struct text *t, const struct source_file *f)
   text_add(t, "#line 1 \"%s\"\n%s\n", f->name, f->text);
 }
 
-/* What a kernel begins and ends with in a family's file, each at the beginning of a line. */
+/* The beginning and the end of a kernel in a family's file, each at the beginning of a line. */
 static const char kernel_begin[] = "\nextern \"C\" __global__ void ", kernel_end[] = "\n}\n";
 
 /* Returns the name of the kernel that begins at k, after its bounds if there are some. */
@@ -127,8 +127,8 @@ static const char *kernel_name(const char *k)
   return strncmp(name, bounds, sizeof bounds - 1) ? name : strchr(name, ')') + 2;
 }
 
-/* Adds a family's file without its kernels of other names, so that a variant of one kernel
-** compiles that one only. Lines keep their numbers. */
+/* Adds a family's file without its other kernels, so that a variant of one kernel compiles only
+** that kernel. Lines keep their numbers. */
 static void add_kernel(struct text *t, const struct source_file *f, const char *name)
 {
   const size_t n = strlen(name);
@@ -200,7 +200,7 @@ static const struct family_function *find_function(
   return NULL;
 }
 
-/* Adds a function to those that are kept. Call under the lock. */
+/* Adds a function to a list of kept functions. Call it under the lock. */
 static int add_function(struct family_function **head, struct family_function *k)
 {
   TRY(cuda_family_compile(k->device, k->family, "", k->defines, k->name, &k->f));

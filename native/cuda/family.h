@@ -128,7 +128,7 @@ static inline union cuda_scalar cuda_make_scalar(int dtype, double v)
   return s;
 }
 
-/* The key of a call's random numbers, as kernels/draw.cuh takes it. */
+/* The key of a call's random numbers, struct draw_key of kernels/draw.cuh. */
 struct cuda_draw_key {
   uint64_t seed, counter;
   uint32_t node;
@@ -170,5 +170,5 @@ extern const struct primitives cuda_primitives;
 /* random.c */
 struct random_numbers;
 int cuda_numbers(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
-/* float32, float64, and the half types, with which our kernels compute in float32 */
+/* Float dtypes; kernels compute with half types in float32. */
 enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };

@@ -1,8 +1,8 @@
-/* fault.c - errors that kernels find in the contents of arrays, which the host does not see: the
-** first one of a device is written to pinned memory and becomes a failure when the task ends. */
+/* fault.c - errors that kernels find in the contents of arrays, which the host does not see. The
+** first one on a device is written to pinned memory and becomes a failure when the task ends. */
 #include "cuda/cuda.h"
 
-/* as kernels/fault.cuh has them */
+/* Same as in kernels/fault.cuh. */
 enum { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW, BAD_LENGTH };
 
 int cuda_fault_new(struct cuda_fault **out)
@@ -21,7 +21,7 @@ int64_t cuda_origin(const struct call *c)
   return c->origin ? (int64_t)((uintptr_t)c->origin | IS_ORIGIN) : (int64_t)(uintptr_t)c->op;
 }
 
-/* Adds the node or operator that `op` stands for to the failure. */
+/* Adds the node or operator that `op` refers to to the failure. */
 static void add_origin(int64_t op)
 {
   if (op & IS_ORIGIN) {

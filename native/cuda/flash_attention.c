@@ -4,7 +4,7 @@
 #include "cuda/product.h"
 #include "kernel/attention.h"
 
-/* as kernels/flash_attention.cu has them */
+/* Same as in kernels/flash_attention.cu. */
 struct tile_side { int64_t sample, head, row; };
 struct tile_args {
   int64_t batch, heads, group, tq, tk, window, causal;
@@ -18,7 +18,8 @@ struct tile_args {
 };
 struct tile_extra { const void *mask, *bias, *valid_length, *offset; };
 
-/* Where queries, keys and values are (struct flash_packing of operators/nn/flash_attention.h). */
+/* The inputs and their parts that are queries, keys and values (struct flash_packing of
+** operators/nn/flash_attention.h). */
 struct attention_packing {
   const char *word;                                   /* value of `packed` */
   int inputs, q_parts, kv_parts, key, key_part, value, value_part;
@@ -34,18 +35,18 @@ struct attention_tiles {
   struct tile_args args;
   struct tile_extra extra;
   struct attention_packing packing;
-  int first;                                          /* number of the first input of forward */
-  /* numbers of the optional inputs, -1 where they are absent */
+  int first;                                          /* index of the first input of forward */
+  /* indices of the optional inputs; -1: absent */
   int mask, bias, valid_length, offset;
-  int end;                                            /* after the last input of forward */
-  int64_t d;                                          /* numbers of a key */
-  int64_t dv;                                         /* numbers of a value */
+  int end;                                            /* index after the last input of forward */
+  int64_t d;                                          /* size of a key, in numbers */
+  int64_t dv;                                         /* size of a value, in numbers */
   void *q, *k, *v;
   bool nhtc, time_first;                              /* the layout */
 };
 
-/* Returns the strides of x, whose heads have `parts` parts side by side. *p: address of part `part`
-** of the first head. */
+/* Returns the strides of x, whose heads have `parts` parts, one after the other. *p: address of
+** part `part` of the first head. */
 static struct tile_side make_side(const struct attention_tiles *f, const struct operand *x,
     int64_t heads, int parts, int part, void **p)
 {
@@ -137,10 +138,10 @@ static struct attention_tiles make_tiles(const struct call *c, int first)
 }
 
 enum {
-  NARROW = 512,                                       /* bytes up to which tiles have 32 rows */
-  WIDE   = 1024,                                      /* bytes up to which they have 16; at most */
+  NARROW = 512,                                       /* most bytes for tiles of 32 rows */
+  WIDE   = 1024,                                      /* most bytes for tiles of 16, and at all */
 };
-/* Returns the bytes of a key and a value in shared memory (kernels/flash_attention.cu). */
+/* Returns the bytes of a row, a key and a value, in shared memory (kernels/flash_attention.cu). */
 static int64_t count_row_bytes(const struct attention_tiles *f, int dtype)
 {
   const int64_t each = dtype == TY_F64 ? sizeof(double) : sizeof(float);
@@ -158,8 +159,8 @@ static int choose_pack(const struct attention_tiles *f, int dtype, const struct 
   return cuda_pack(dtype, all & -all, p, count);
 }
 
-/* With up to this many queries, a row of a tile has a team of threads, each for a part of the
-** keys. */
+/* With up to this many queries, several teams of threads share a row of a tile, each with a part of
+** the keys. */
 enum { FEW_ROWS = 8 };
 
 /* Returns whether tensor cores can be used: half types, heads that fit into registers, enough
@@ -172,7 +173,8 @@ static bool has_tensor_kernels(const struct attention_widths *h)
       h->key <= REGISTERS && h->value <= REGISTERS && cuda_device(h->device)->arch >= ARCHITECTURE;
 }
 
-/* Implements attention_multiplies_alike: plain products of half types use tensor cores. */
+/* Implements attention_multiplies_alike. Plain products of half types use tensor cores, those of
+** float32 if TF32 is allowed. */
 static bool multiplies_alike(const struct attention_widths *h)
 {
   return h->dtype == TY_F64 || (h->dtype == TY_F32 && !precision_allows_tf32(h->precision)) ||
@@ -203,13 +205,13 @@ static int find_tile_kernel(const struct call *c, const struct attention_tiles *
       (long long)f->dv, pack, tile, columns);
 }
 
-/* as kernels/flash_attention.cu has them */
+/* Same as in kernels/flash_attention.cu. */
 enum {
   TENSOR_ROWS = 64,                                   /* rows of a block on tensor cores */
   TENSOR_THREADS = 128,                               /* its threads */
 };
 
-/* Names of two kernels that compute the same. */
+/* Names of two kernels that compute the same result. */
 struct tile_kernels {
   const char *name;                                   /* on ordinary cores */
   const char *on_tensor;                              /* on tensor cores */

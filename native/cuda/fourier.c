@@ -24,7 +24,8 @@ static int run_passes(const struct call *c, void **from, void *to, void *root, i
   return TY_OK;
 }
 
-/* Runs a transform. ifft: that of the conjugates, whose real parts are the same. */
+/* Runs a transform. inverse: transforms the conjugates, whose real parts are those of the
+** inverse. */
 static int run_transform(const struct call *c, int32_t inverse)
 {
   const ty_desc *real = inverse ? &c->out[0].d : &c->in[0].d;

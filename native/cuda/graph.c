@@ -1,5 +1,5 @@
 /* graph.c - records the work that a queue's thread starts on its stream as a CUDA graph, which one
-** call starts again. Only calls of this thread are recorded; others may allocate meanwhile. */
+** call launches again. Only calls of this thread are recorded; others may allocate meanwhile. */
 #include "cuda/cuda.h"
 
 struct recorded { cu_graph_exec runs; struct cuda_work work; };

@@ -2,7 +2,7 @@
 #include "cuda/row.h"
 #include "kernel/element/hawkes.h"
 
-/* inputs */
+/* Indices of the inputs. */
 enum { LDA, ALPHA, BETA, STATE, LAGS, MARKS, LENGTH, TIME, INPUTS };
 struct hawkes_args { int64_t sequences, kinds, events; };
 
@@ -14,7 +14,8 @@ static struct hawkes_args make_args(const struct operand *in)
 /* The head gradient, input 0 of backward, has the type of the data. */
 #define WORDS "T=$i0 TEAM=32"
 
-/* Leaves what is known of each kind in the scratch. */
+/* Checks the marks, and writes the state of each sequence and kind, a struct hawkes_kind, to the
+** scratch. ll, memory: NULL if unused. */
 static int scan_sequences(const struct call *c, struct operand *in, void *ll, void *memory)
 {
   struct hawkes_args s = make_args(in);

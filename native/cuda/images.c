@@ -23,7 +23,7 @@ static int64_t to_planes_back_sizes(const struct call *c, void *s)
   return plane_sizes(c, &c->out[0].d, s);
 }
 
-/* The kernel gets `back` before the rest. */
+/* Parameter `back` of the kernel, then its struct normalize_args. */
 struct normalize_args {
   int64_t back, n, pixels, channels, one_mean, one_deviation;
   double  mean[128], deviation[128];
@@ -47,7 +47,8 @@ static int64_t normalize_sizes(const struct call *c, int64_t back, void *to)
 static int64_t forward_sizes(const struct call *c, void *s) { return normalize_sizes(c, 0, s); }
 static int64_t backward_sizes(const struct call *c, void *s) { return normalize_sizes(c, 1, s); }
 
-/* Refuses more than 128 channels; neutral numbers serve any number of channels. */
+/* Refuses more than 128 channels. The operator accepts any number of them if mean and std have no
+** effect. */
 static const char *refuse_normalize(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
@@ -56,7 +57,7 @@ static const char *refuse_normalize(const struct call *c)
 
 /* -- one image --------------------------------------------------------------------------------- */
 
-/* as kernels/images.cu has it */
+/* Same as in kernels/images.cu. */
 struct border_args {
   int64_t n, h, w, channels, width, top, left;
   double value[4];
@@ -76,7 +77,7 @@ static int64_t border_sizes(const struct call *c, void *to)
   return s->n;
 }
 
-/* what: the axis */
+/* Sizes of a flip; cuda_what is the axis. */
 struct flip_args { int64_t n, size, inner; };
 static int64_t flip_sizes(const struct call *c, void *s)
 {

@@ -27,7 +27,7 @@ int cuda_start_levels(const struct call *c, const char *name, int data, int resu
 struct level_range {
   double least, most;
   bool given;
-  void *found;                                        /* two numbers in scratch; NULL: not needed */
+  void *found;                                        /* two doubles in scratch; NULL: not needed */
 };
 
 /* Computes output 0 from input 0, then the range. levels: see cuda_start_levels. */
@@ -49,7 +49,7 @@ static int quantize_data(const struct call *c, struct level_range s, double leve
 
 static int quantize_run(struct call *c) { return quantize_data(c, (struct level_range){ 0 }, 0); }
 
-/* Returns the range in the parameters, or the data's own. */
+/* Returns the range in the parameters; if there is none, that of the data. */
 static struct level_range calibrated_range(const struct call *c)
 {
   struct level_range s = { cuda_number(c, "min_calib_range", NAN),
@@ -166,7 +166,7 @@ KERNELS(requantizes, requantize_run, T_ALL, range_scratch)
 KERNELS(dequantizes, dequantize_run, T_ALL, NULL)
 KERNELS(calibrates, calibrate_range, T_ALL, calibrate_scratch)
 
-/* the ends of the range are float32 */
+/* Dtypes of data and results; the ends of ranges are float32. */
 enum { T_LEVELS = T(TY_I8) | T(TY_U8) | T(TY_F32) };
 static const struct kernel flattens[] = {
   { "levels", flat_run, T_LEVELS, cuda_refuse_numbers }, { 0 }

@@ -4,7 +4,7 @@
 
 static inline bool cuda_level(int dtype) { return dtype == TY_I8 || dtype == TY_U8; }
 /* Launches n threads of a kernel of kernels/levels.cu for these dtypes of data and result. levels:
-** the largest level of the data; 0: the data are no levels. */
+** the largest level of the data; 0: the data are plain numbers. */
 int cuda_start_levels(const struct call *c, const char *name, int data, int result, double levels,
     int64_t n, void **params);
 /* Copies inputs k and k + 1, a range, to outputs 1 and 2. */

@@ -35,7 +35,7 @@ static struct slabs make_slabs(const struct call *c)
 }
 
 enum { SCORES, DATA, WEIGHT, PRODUCTS };
-/* of slabs, of the last one */
+/* Plans of all slabs but the last, and of the last one. */
 struct slab_plans { struct product_plan *of[2][PRODUCTS]; };
 
 static size_t plans_size(const struct call *c) { return sizeof(struct slab_plans); }

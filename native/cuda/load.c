@@ -3,10 +3,9 @@
 **
 ** The folders of TYCHO_CUDA_PATH (separated by colons, since Python wheels have one folder per
 ** library) are searched first, then the system's path by soname, then CUDA_HOME. A driver supports
-** toolkits up to its own version: libraries of toolkit 13 are not looked for if it supports CUDA 12
-** only. Nothing is linked: the same library runs on machines without a GPU, and reports what is
-** missing, and which packages have it, when gpu(i) is used.
-*/
+** toolkits up to its own version, so libraries of toolkit 13 are not searched for if it supports
+** only CUDA 12. Nothing is linked: the same library runs on machines without a GPU, and reports
+** what is missing, and which packages have it, when gpu(i) is used. */
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -40,12 +39,12 @@ static int best_toolkit(void)
 
 struct library {
   const char *name, *what, *disable;
-  const char *soname[3];                              /* any of them, but see of_toolkit */
+  const char *soname[3];                              /* alternatives, but see of_toolkit */
   bool of_toolkit;                                    /* soname has one name for each toolkit */
   /* other versions, which are reported but not loaded */
   const char *others[4];
-  const char *version;                                /* its function, which returns a size_t */
-  int by;                                             /* a step of the major version in that */
+  const char *version;                                /* function that returns it as a size_t */
+  int by;                                             /* factor of the major version in it */
   const char *pip[TOOLKITS];                          /* its package in PyPI */
   const char *apt[TOOLKITS];                          /* its package in NVIDIA's repository */
 };
@@ -76,7 +75,7 @@ static const struct library libraries[] = {
     .pip = { "nvidia-nccl-cu13", "nvidia-nccl-cu12" }, .apt = { "libnccl2", "libnccl2" } },
 };
 
-/* -- looking for one --------------------------------------------------------------------------- */
+/* -- searching a library ----------------------------------------------------------------------- */
 
 /* Opens folder/soname, or with n 0 a soname on the system's search path. If the file exists but
 ** does not load, which may be for lack of another library, appends the reason to `why`. */
@@ -261,7 +260,7 @@ static void add_library(struct text *t, enum cuda_library which)
   text_done(&missing);
 }
 
-/* Adds versions, then where each library is or what is missing, if there is a driver. */
+/* Adds versions, then the path of each library or what is missing, if there is a driver. */
 static void add_libraries(struct text *t)
 {
   if (!driver_version) return;

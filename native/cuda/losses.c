@@ -1,5 +1,5 @@
-/* losses.c - regression outputs, SVMOutput, MakeLoss, make_loss (kernels/losses.cu): forward copies
-** data; gradients are those of losses that are not computed. */
+/* losses.c - regression outputs, SVMOutput, MakeLoss, make_loss (kernels/losses.cu). Forward copies
+** data; gradients are those of losses whose value is not computed. */
 #include "cuda/row.h"
 
 static const char *float_refuse(const struct call *c)

@@ -1,15 +1,15 @@
-/* lstm8.c - _contrib_quantized_rnn on a GPU (operators/quantized/lstm8.c): data and weights become
-** float32 (kernels/levels.cu), then RNN's forward runs. */
+/* lstm8.c - _contrib_quantized_rnn on a GPU (operators/quantized/lstm8.c): converts data and
+** weights to float32 (kernels/levels.cu), then runs RNN's forward. */
 #include "cuda/levels.h"
 #include "cuda/recurrent.h"
 
 struct device_lstm8 {
-  struct call call;                                   /* of RNN, on float32 */
+  struct call call;                                   /* call of RNN, on float32 */
   struct operand in[4];
   struct operand out[4];
   struct run run;
   struct recurrent layers;
-  /* bytes of the parts of scratch, in their order; RNN's scratch follows them */
+  /* bytes of the first parts of scratch, in order; RNN's scratch follows them */
   size_t data;
   size_t weights;
 };
@@ -22,7 +22,7 @@ static void open_lstm(const struct call *c, struct device_lstm8 *l)
   l->call.nin = COUNT(l->in);
   l->call.nout = c->nout + 1;
   l->call.run = &l->run;
-  l->run = (struct run){ 0 };                         /* an inference */
+  l->run = (struct run){ 0 };                         /* inference */
   memcpy(l->in, c->in, sizeof l->in);
   memcpy(l->out, c->out, sizeof *c->out * (size_t)c->nout);
   l->in[0].d.dtype = TY_F32;
@@ -56,7 +56,7 @@ static int read_data(const struct call *c, void *to)
       (void *[]){ &to, &c->in[0].p, &c->in[4].p, &c->in[5].p, &n, &fault, (void *)&op, &want });
 }
 
-/* as kernels/levels.cu has it */
+/* Same as in kernels/levels.cu. */
 struct weight_rows { int64_t rows, inputs, inner, outputs, passes, directions; };
 
 static int round_weights(const struct call *c, const struct recurrent *r, void *to)

@@ -46,7 +46,7 @@ static struct product second_gradient(const struct matrices *s, bool add)
                : make_product(s, !s->ta, false, s->k, s->n, s->m, add);
 }
 
-/* -- which pair a call is ---------------------------------------------------------------------- */
+/* -- the matrices of a call -------------------------------------------------------------------- */
 
 static struct matrices linear_pair(const struct call *c, const ty_desc *x, const ty_desc *w)
 {
@@ -79,7 +79,7 @@ static struct matrices batch_pair(const struct call *c, const ty_desc *a, const 
 
 enum { BATCHED, LINEAR, DOT, PRODUCT_SUM };
 
-/* Returns both matrices; `first`: the place of A among the inputs. */
+/* Returns both matrices. first: the index of A among the inputs. */
 static struct matrices make_pair(const struct call *c, int first)
 {
   const ty_desc *a = &c->in[first].d, *b = &c->in[first + 1].d;
@@ -146,7 +146,7 @@ static int own_inputs(const struct call *c)
 enum {
   /* rows and columns of a block's tile in act_product.cu, products of a slab */
   TILE = 32,
-  /* Limits for our own kernel: tiles per multiprocessor, and products per element. By the rate of
+  /* Limits for act_product.cu: tiles per multiprocessor, and products per element. By the rate of
   ** shared memory two blocks take 0.6 us per slab at 1.7 GHz, so all slabs take no longer than a
   ** library's kernel, about 3 us. Not measured. */
   MOST_TILES = 2,
@@ -158,9 +158,9 @@ static int64_t count_tiles(const struct matrices *s)
   return (s->m + TILE - 1) / TILE * ((s->k + TILE - 1) / TILE);
 }
 
-/* Returns whether our own kernel computes the gradient of FullyConnected's data, A: if that is
-** small. It can include the gradient of the activation that made A, and is used without that as
-** well, so that the bits are the same. */
+/* Returns whether act_product.cu computes the gradient of FullyConnected's data, A: if it is small.
+** The kernel can include the gradient of the activation that made A; it is also used without one,
+** so that the bits are the same. */
 static bool makes_product(const struct call *c, const struct matrices *s)
 {
   return cuda_what(c) == LINEAR && s->n <= MOST_DEPTH &&
@@ -196,7 +196,7 @@ static int bias_gradient(struct call *c, const struct matrices *s)
   return cuda_reduce(c->device, &r, &f, c->tmp);
 }
 
-/* -- FullyConnected's data gradient by our own kernels (act_product.cu) ------------------------ */
+/* -- FullyConnected's data gradient by act_product.cu ------------------------------------------ */
 
 /* Computes the product, and multiplies it by the derivative of an activation, unless `slope` is
 ** NULL. */

@@ -22,7 +22,8 @@ static bool widen_units(struct move *m, const void *dst, const void *src, size_t
   return true;
 }
 
-/* in front of the arguments: how many elements; then size and strides of each axis */
+/* args: the struct of kernels/move.cu, that is the number of elements, then size and strides of
+** each axis. axes: number of axes. */
 struct nest_args { int64_t args[1 + 3 * MOVE_AXES]; int axes; };
 static struct nest_args make_nest(const struct move *m)
 {
@@ -108,7 +109,7 @@ static int move_nest(int device, const struct move *m, void *dst, const void *sr
   int to, from;
   move_simplify(m, &wide);
   while (widen_units(&wide, dst, src, size)) size *= 2;
-  /* again, since a unit may be the whole innermost axis */
+  /* simplified again, since a unit may be the whole innermost axis */
   move_simplify(&wide, &simple);
   if (transposed_axes(&simple, &to, &from))
     return transpose_tiles(device, &simple, to, from, dst, src, size);

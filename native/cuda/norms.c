@@ -1,5 +1,5 @@
 /* norms.c - normalisation over rows (LayerNorm, RMSNorm, InstanceNorm, GroupNorm, L2Normalization:
-** kernels/norm_rows.cu) and over channels (BatchNorm and its like: kernels/batch_norm.cu). */
+** kernels/norm_rows.cu) and over channels (BatchNorm and its variants: kernels/batch_norm.cu). */
 #include "cuda/reduce.h"
 #include "cuda/row.h"
 #include "kernel/vec/vec.h"
@@ -7,7 +7,7 @@
 /* -- rows -------------------------------------------------------------------------------------- */
 
 enum { LAYER_NORM, INSTANCE_NORM, GROUP_NORM, RMS_NORM };
-/* as kernels/norm_rows.cu has it */
+/* Same as in kernels/norm_rows.cu. */
 struct norm_args { int64_t rows, k, inner, groups, parts; double eps; };
 struct row_norm {
   struct norm_args args;
@@ -194,7 +194,7 @@ struct channel_norm {
   int dtype;
   int params;                                         /* dtype of gamma and its like */
   int relu;                                           /* RELU of kernels/batch_norm.cu */
-  struct {                                            /* as kernels/batch_norm.cu has it */
+  struct {                                            /* same as in kernels/batch_norm.cu */
     int64_t outer, k, inner;                          /* k: channels */
     int64_t parts;                                    /* blocks that share a channel's statistics */
     int64_t chunks;                                   /* blocks that apply them to a channel */
@@ -243,7 +243,7 @@ static struct channel_norm make_channel_norm(const struct call *c, int data)
   return b;
 }
 
-/* What a launch of a kernel of kernels/batch_norm.cu needs. */
+/* A kernel of kernels/batch_norm.cu. tiles: blocks per part. */
 struct batch_launch { cu_function f; int64_t tiles; };
 
 static int64_t power_of_two_up_to(int64_t n, int64_t most)
@@ -323,7 +323,7 @@ static size_t batch_back_scratch(const struct call *c)
 struct batch_kept {
   void *y;                                            /* output of the relu */
   void *more;                                         /* added to the gradient first; NULL: none */
-  void *kept;                                         /* result of both, which others read, too */
+  void *kept;                                         /* result, which other nodes read, too */
 };
 /* Finds the relu in the call's epilogue, or in the operator itself. */
 static struct batch_kept find_kept(const struct call *c)

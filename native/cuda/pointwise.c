@@ -1,13 +1,14 @@
 /* pointwise.c - pointwise programs on a GPU: each is printed in the form that its operands allow,
 ** compiled once, and launched with a thread per element or pack. Compiled kernels are kept with the
-** program (pw_made). Independent runs (pw_together) share launches, as many as fit the arguments. A
-** program that ends with a reduction becomes the function that computes the elements of
-** kernels/reduce.cu. Bound by bytes. */
+** program (pw_made). Independent runs (pw_together) share launches, as many as fit into the
+** arguments. A program that ends with a reduction becomes the function that computes the elements
+** of kernels/reduce.cu. Bound by bytes. */
 #include <pthread.h>
 #include "cuda/cuda.h"
 #include "cuda/reduce.h"
 
-/* bytes: arguments of a launch, those of one loop */
+/* WAVES: most blocks per multiprocessor; ARGUMENTS, ONE_LOOP: bytes of a launch's arguments, and of
+** one loop's. */
 enum { BLOCK_THREADS = 256, WAVES = 16, ARGUMENTS = 4096,
        ONE_LOOP = 8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8 };
 
@@ -17,7 +18,7 @@ struct variant {
   uint32_t numbers, single;
   int dtype[PW_ARGS];
   int end;                                            /* operand that is reduced; -1: none */
-  struct reduce_words reduces;                        /* how */
+  struct reduce_words reduces;                        /* words of its reduction */
   cu_function f;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -212,7 +213,7 @@ static int64_t count_blocks(const struct variant *v, const struct pw_loop *l)
   return MAX(MIN((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, most), 1);
 }
 
-/* loops of this thread to be launched together: those of one variant since the last launch */
+/* The loops of this thread that wait for a common launch; all are of one variant. */
 static __thread struct {
   bool open;
   const struct variant *v;

@@ -16,7 +16,7 @@ enum { ALIGNED = 16 };
 static struct lt_functions lt;
 static lt_handle handles[CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int loaded;                                    /* 1: yes, -1: no */
+static int loaded;                                    /* 0: not tried, 1: yes, -1: failed */
 static int version;                                   /* of cublasLt, 130100 */
 
 struct product_plan {
@@ -90,7 +90,7 @@ static bool set_product(struct product_plan *t, const struct product *p)
   return good && (!has_bias || !lt.MatmulDescSet(t->product, LT_BIAS_TYPE, &type, sizeof type));
 }
 
-/* Describes the operands, exchanged, with rows and columns exchanged. */
+/* Describes the operands for cublasLt: A and B are exchanged, and so are rows and columns. */
 static bool set_layouts(struct product_plan *t, const struct product *p)
 {
   int type = type_of(p->dtype);

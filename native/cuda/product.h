@@ -17,8 +17,8 @@ struct product {
   double alpha, beta;
   const void *onto;                                   /* laid out as C; NULL: C itself */
 };
-/* The choices for a product. A pointer to it in a kernel's state, NULL at first; freed by
-** product_done. */
+/* The descriptors and algorithm of a product. A kernel's state has a pointer to it, initially NULL;
+** product_done frees it. */
 struct product_plan;
 /* Returns the bytes of workspace that a product needs; 0 also if that is unknown. */
 size_t product_workspace(const struct call *c, const struct product *p);

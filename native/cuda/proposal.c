@@ -3,7 +3,7 @@
 #include "kernel/element/proposal.h"
 #include "op/registry.h"
 
-/* as kernels/proposal.cu has it */
+/* Same as in kernels/proposal.cu. */
 struct proposal_args {
   int64_t images, anchors, h, w, pre, post, scales;
   double limit;

@@ -1,11 +1,12 @@
 /* quantized.c - arithmetic on 8-bit integers and their ranges (kernels/quantized.cu):
-** _contrib_quantized_*; pooling is in pooling.c, what only changes levels in levels.c. */
+** _contrib_quantized_*. pooling.c has their pooling, levels.c operators that only change levels. */
 #include "cuda/levels.h"
 #include "cuda/row.h"
 #include "cuda/window.h"
 #include "kernel/vec/vec.h"
 
-/* Launches a kernel. Not a row, since the type of sums depends on the number of terms. */
+/* Launches n threads of a kernel. Not a row, since the type of sums depends on the number of
+** terms. */
 static int start_products(
     const struct call *c, const char *name, int64_t terms, int64_t n, void **params)
 {
@@ -22,7 +23,7 @@ static int64_t count_written(const struct call *c)
 
 /* -- layers ------------------------------------------------------------------------------------ */
 
-/* as kernels/quantized.cu has it */
+/* Same as in kernels/quantized.cu. */
 struct layer8_args { const void *x, *weight, *bias, *low[3], *high[3]; };
 
 static struct layer8_args make_layer_args(const struct call *c)
@@ -67,7 +68,7 @@ static const char *refuse_last(const struct call *c)
 
 enum { SUM, PRODUCT };
 
-/* as kernels/quantized.cu has it */
+/* Same as in kernels/quantized.cu. */
 struct pair8_args {
   const void *a, *b, *low[2], *high[2];
   double least, most;
@@ -91,7 +92,7 @@ static const char *refuse_pair(const struct call *c)
       : "the inputs are neither uint8 nor int8";
 }
 
-/* as kernels/quantized.cu has it */
+/* Same as in kernels/quantized.cu. */
 struct norm8_args {
   const void *x, *gamma, *beta, *mean, *variance, *low, *high;
   double eps, least, most;
@@ -164,7 +165,7 @@ KERNELS(convolves, convolve_quantized, refuse_last, NULL)
 KERNELS(joins, join_levels, cuda_refuse_numbers, range_scratch)
 KERNELS(takes, take_rows, NULL, NULL)
 
-/* int32: a sum of one product */
+/* Sums (of one product) are int32. */
 #define ELEMENTS(table, kernel_, second, sizes, why) \
   static const struct kernel table[] = { \
     { "levels", CUDA_ROW(FAMILY_quantized, kernel_, "T=$i0 B=" second " Y=$o0 SUM=i32 TEAM=32", \

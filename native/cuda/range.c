@@ -1,13 +1,13 @@
 /* range.c - growing ranges, and access of GPUs to each other's memory.
 **
 ** A range is reserved address space into which memory is mapped as it grows. When the reserved
-** space is full, more is reserved elsewhere and the same memory is mapped there: nothing is copied.
+** space is full, more is reserved elsewhere and the same memory is mapped there, so nothing is
+** copied.
 **
 ** Two GPUs copy to each other without the host if the hardware connects them and each has access to
 ** the other's memory: to blocks of cuMemAlloc by its context, to mapped memory part by part. Access
 ** takes page tables on both sides, so it is requested at the first copy between them, or when a
-** group of GPUs is made.
-*/
+** group of GPUs is made. */
 #include <pthread.h>
 #include "cuda/cuda.h"
 
@@ -171,8 +171,8 @@ void cuda_range_free(struct range *r)
 
 enum { PEERS_ALREADY = 704 };
 
-/* Gives gpu(peer) access to memory of gpu(owner), now and later. Returns false if that is
-** impossible, and copies have to go through the host. */
+/* Gives gpu(peer) access to present and later memory of gpu(owner). Returns false if that is
+** impossible; copies then go through the host. */
 static bool admit_peer(int owner, int peer)
 {
   int can = 0;

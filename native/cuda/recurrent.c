@@ -168,14 +168,14 @@ int recurrent_dropout(
 /* Most bytes of a weight that a block reads from the cache at each step: at 64 bytes per cycle and
 ** 1.7 GHz they take as long as the two launches of a step, about 4 us. */
 enum { STREAMED = 448 << 10 };
-/* samples of a block whose sums fit in registers */
+/* Most samples of a block whose sums fit in registers; WIDE: float64. */
 enum { MOST_SAMPLES = 4, MOST_SAMPLES_WIDE = 2 };
 enum { FEW_THREADS = 256, MANY_THREADS = 1024, LOAD = 16 };
-/* elements of a weight for which few threads are enough */
+/* Elements of a weight below which FEW_THREADS are enough. */
 enum { SMALL_WEIGHT = 1 << 14 };
 
-/* Returns the bytes of shared memory beside the weight's rows, with loads of `pack` elements:
-** states and sums, which are float for half types. */
+/* Returns the bytes of shared memory that a block needs besides the rows of the weight, with loads
+** of `pack` elements: states and sums, which are float for half types. */
 static int64_t beside_rows(
     const struct recurrent *r, const struct recurrence_plan *k, bool backward, int pack)
 {
@@ -199,7 +199,7 @@ struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool back
   if (!fits) return (struct recurrence_plan){ 0 };
   const int64_t beside = MAX(beside_rows(r, &k, backward, 1),
       r->units % pack ? 0 : beside_rows(r, &k, backward, pack));
-  /* what follows the rows begins at a multiple of LOAD bytes */
+  /* the part after the rows begins at a multiple of LOAD bytes */
   k.held = MIN(MAX((d->shared - beside) / LOAD * LOAD / row, 0), r->rows);
   const bool good = beside <= d->shared && (r->rows - k.held) * row <= STREAMED;
   return good ? k : (struct recurrence_plan){ 0 };
@@ -231,7 +231,7 @@ int recurrence_run(const struct recurrent *r, const struct recurrent_pass *l, bo
       rows + (size_t)beside_rows(r, &k, backward, pack), params);
 }
 
-/* -- layers beside each other ------------------------------------------------------------------ */
+/* -- concurrent layers ------------------------------------------------------------------------- */
 
 enum {
   /* Least steps of a chunk. A chunk needs two more launches, about 3 us in a recorded graph; a step

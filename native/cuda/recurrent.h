@@ -26,7 +26,7 @@ struct recurrent {
   bool projects, drops;
   const void *weights, *state, *cell, *reserve;
   void *inner[2];                                     /* outputs of inner layers in inference */
-  void *work;                                         /* workspace of products, on a stream */
+  void *work;                                         /* workspace of products on the stream */
 };
 struct recurrent recurrent_make(const struct call *c, const ty_desc *data);
 
@@ -93,7 +93,7 @@ static inline void *cell_state_of(
   return recurrent_element(r, all, (l->layer * r->directions + l->d) * r->batch * r->units);
 }
 
-/* kernels of _contrib_quantized_rnn (lstm8.c) */
+/* Kernels of _contrib_quantized_rnn (lstm8.c). */
 extern const struct kernel cuda_lstm8[];
 /* Returns why a call cannot run here; NULL: it can. */
 const char *recurrent_refuse(const struct call *c);
@@ -123,17 +123,17 @@ void *recurrent_take(struct recurrent_scratch *s, size_t bytes);
 /* A launch of kernels/recurrence.cu for all steps of a pass, forward or backward. */
 struct recurrence_plan {
   int samples;                                        /* samples of a block; 0: it cannot be used */
-  int threads;                                        /* of a block */
+  int threads;                                        /* threads of a block */
   int64_t held;                                       /* rows of the weight in shared memory */
 };
 struct recurrence_plan recurrence_make_plan(const struct recurrent *r, bool backward);
-/* Launches the kernel for the steps of a pass with the first n of `params`; sets the next two
-** itself. */
+/* Launches the kernel for the steps of a pass. params: its parameters, of which the caller sets the
+** first n; there must be space for two more. */
 int recurrence_run(const struct recurrent *r, const struct recurrent_pass *l, bool backward,
     void **params, int n);
 
-/* Concurrent layers: a wavefront on two streams in turn. A layer computes a chunk of steps, and the
-** next layer follows one chunk behind. */
+/* Concurrent layers: a wavefront on two streams, which layers use alternately. A layer computes a
+** chunk of steps while the next layer computes the chunk before. */
 struct recurrent_wave {
   int chunks;                                         /* 0: layers run one after another */
   int64_t steps;                                      /* steps of each chunk but the last */
@@ -146,14 +146,14 @@ void recurrent_set_chunk(
 ** stream. */
 int recurrent_mark(bool second, int chunk);
 /* Returns the bytes of a stream's workspace of products, which `count` computes. runs: the call is
-** running; then they are needed for a wave only, since otherwise the workspace is the last part of
-** scratch, and they are kept in the state, since cublasLt takes long to compute them. */
+** running. Then the bytes are needed only for a wave, since otherwise the workspace is the last
+** part of scratch; and they are kept in the state, since cublasLt takes long to compute them. */
 size_t recurrent_stream_work(const struct recurrent *r, const struct recurrent_wave *w, bool runs,
     size_t (*count)(const struct recurrent *, const struct recurrent_wave *));
 /* Returns the bytes of a pass's `carry`; 0 without a wave. */
 size_t recurrent_carry_bytes(const struct recurrent *r, const struct recurrent_wave *w);
 
-/* The same as in kernels/cells.cu. */
+/* Same as in kernels/cells.cu. */
 struct cell_sizes { int64_t n, units, h_row, h0_row, dy_row; };
 struct cell_sizes make_cell_sizes(const struct recurrent *r, bool first);
 /* Launches a kernel of kernels/cells.cu for n units, with loads of 16 bytes if the alignment of the

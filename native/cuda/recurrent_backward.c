@@ -3,16 +3,16 @@
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
-/* Places of plans. Where one has two, the second is for inner layers, or for rows further apart.
-** INPUT_REST is that of a wave's last chunk. */
+/* Indices of plans. If one has two, the second is for inner layers, or for rows that are further
+** apart. INPUT_REST is for the last chunk of a wave. */
 enum { STATE, WEIGHT_H_FIRST, WEIGHT_H, INPUT = WEIGHT_H + 2, INPUT_REST = INPUT + 2 };
-/* of those with sums */
+/* Indices of plans with sums. */
 enum { WEIGHT_X, WEIGHT_H_ALL = WEIGHT_X + 2 };
 /* Scratch that the layers on a stream use one after another. */
 struct backward_scratch {
   void *dgx, *dgh, *dh, *dc, *states, *dropped, *reduction, *carry, *work;
 };
-/* Gradients that are given, and those to compute. */
+/* Gradients that are given (const), and gradients to compute. */
 struct recurrent_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
 /* -- products ---------------------------------------------------------------------------------- */
@@ -28,7 +28,8 @@ static struct recurrent_product input_weight_product(const struct recurrent *r, 
     .ta = true };
 }
 
-/* Returns the product over some steps, whose states have rows `row` apart. */
+/* Returns the product for the recurrent weight over some steps. row: distance of the rows of their
+** states. */
 static struct recurrent_product state_weight_product(
     const struct recurrent *r, int64_t steps, int64_t row)
 {
@@ -188,7 +189,7 @@ static int state_weights(const struct recurrent *r, const struct recurrent_pass 
   if (!rest) return TY_OK;
   if (!l->y) TRY(remake_states(r, l, b->states));
   const void *all = l->y ? l->y : b->states;
-  /* forward: steps at times from 1 on, and states from 0 on; else the other way round */
+  /* direction 0: steps from time 1 on, states from time 0 on; direction 1: the reverse */
   const void *dg = recurrent_element(r, b->dgh, l->d ? 0 : gates);
   const void *before = recurrent_element(r, all, l->d ? r->batch * row : 0);
   return recurrent_multiply(r, WEIGHT_H + (l->y != NULL), &other, dg, before, dw, true);
@@ -219,8 +220,7 @@ static int weight_gradients(const struct recurrent *r, const struct recurrent_pa
 
 /* -- layers ------------------------------------------------------------------------------------ */
 
-/* Multiplies the gradients of the gates of a pass's steps to those of its inputs, by plan number
-** `plan`. */
+/* Computes the gradients of a pass's inputs from those of its gates, by plan number `plan`. */
 static int multiply_data(const struct recurrent *r, const struct recurrent_pass *l,
     const struct backward_scratch *b, void *dx, int plan)
 {
@@ -239,7 +239,8 @@ static int backward_pass(const struct recurrent *r, const struct recurrent_pass 
   return g->dx ? multiply_data(r, l, b, g->dx, INPUT + (l->layer > 0)) : TY_OK;
 }
 
-/* The arrays of a call besides its gradients. dx: of inner layers, which take turns. */
+/* The arrays of a call besides struct recurrent_gradients. dx: gradients of the outputs of inner
+** layers, used alternately. */
 struct backward_arrays { const void *x, *y; void *dx[2], *dx_first; };
 
 static struct recurrent_pass make_pass(const struct recurrent *r, const struct backward_arrays *a,

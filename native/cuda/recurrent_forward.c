@@ -1,9 +1,9 @@
-/* recurrent_forward.c - RNN on a GPU, forward. The private output gets what backward reads; in
-** inference gates overwrite the products from which they are computed. */
+/* recurrent_forward.c - RNN on a GPU, forward. The private output receives what backward reads; in
+** inference, gates overwrite the products from which they are computed. */
 #include "cuda/recurrent.h"
 #include "kernel/strided_copy.h"
 
-/* Places of plans. INPUT_REST is that of a wave's last chunk. */
+/* Indices of plans. INPUT_REST is for the last chunk of a wave. */
 enum { INPUT_FIRST, INPUT_INNER, INPUT_REST, STEP_FIRST, STEP_OTHER, PROJECTION };
 /* Scratch that the layers on a stream use one after another. hidden: the states of a step before
 ** projection. */
@@ -14,8 +14,7 @@ static struct recurrent_product input_product(const struct recurrent *r, int64_t
   return (struct recurrent_product){ steps * r->batch, r->rows, in, in, in, r->rows, .tb = true };
 }
 
-/* Returns the recurrent product of a step. h0_row: elements from one row of the previous states to
-** the next. */
+/* Returns the recurrent product of a step. h0_row: distance of the rows of the previous states. */
 static struct recurrent_product step_product(const struct recurrent *r, int64_t h0_row)
 {
   return (struct recurrent_product){ r->batch, r->rows, r->outputs, h0_row, r->outputs, r->rows,
@@ -126,7 +125,7 @@ static int all_steps(const struct recurrent *r, const struct recurrent_pass *l,
              *bh = recurrent_element(r, r->weights, l->bh),
              *w = recurrent_element(r, r->weights, l->wh), *h0 = state_of(r, l, r->state),
              *c0 = r->cell ? cell_state_of(r, l, r->cell) : NULL;
-  /* of half types all is written: it is converted where backward takes a launch for each step */
+  /* with half types everything is kept, since it is converted if backward launches each step */
   const bool keeps = r->reserve && (recurrent_keeps(r) || r->size < sizeof(float));
   void *y = l->y, *kept = keeps ? recurrent_kept(r, l, 0) : NULL, *pre = f->pre;
   if (hy) hy = state_of(r, l, hy);
@@ -157,7 +156,7 @@ static int forward_pass(const struct recurrent *r, const struct recurrent_pass *
 /* Arrays of a call. */
 struct forward_arrays { const void *x; void *y, *hy, *cy; };
 
-/* Returns where a layer's output goes. */
+/* Returns the array of a layer's output. */
 static void *layer_output(const struct recurrent *r, const struct forward_arrays *a, int64_t layer)
 {
   if (layer < r->layers - 1) return recurrent_inner(r, layer);
@@ -232,7 +231,7 @@ int recurrent_forward(struct call *c)
   r.reserve = c->out[c->nout - 1].p;
   const struct forward_arrays a = { c->in[0].p, c->out[0].p, states ? c->out[1].p : NULL,
     states && r.cell ? c->out[2].p : NULL };
-  /* plain cells keep nothing, and what is converted has to be written */
+  /* plain cells keep nothing, but an output that is converted must be defined */
   if (r.reserve && c->stored && !recurrent_keeps(&r))
     TRY(move_zero(c->device, c->out[c->nout - 1].p, desc_bytes(&c->out[c->nout - 1].d)));
   if (!w.chunks) return run_in_turn(&r, f, &a);

@@ -13,7 +13,7 @@ struct cuda_reduce {
   const void *other;                                  /* R_DOT: has the layout of x */
   const void *centre;                                 /* R_DOT: a number for each result */
   void *y;
-  bool add;                                           /* adds to y's contents */
+  bool add;                                           /* adds to y */
 };
 size_t cuda_reduce_scratch(const struct reduce *r);
 /* Runs a reduction. tmp: cuda_reduce_scratch bytes; NULL: results are not divided into parts, which

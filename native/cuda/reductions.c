@@ -1,5 +1,5 @@
-/* reductions.c - over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
-** their gradients; positions of extremes; running sums; the sums of broadcasting. */
+/* reductions.c - reductions over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments
+** and their gradients; indices of extremes; running sums; the sums of broadcasting. */
 #include "cuda/reduce.h"
 #include "cuda/row.h"
 #include "kernel/strided_copy.h"
@@ -9,7 +9,8 @@
 
 struct launch_plan { int team; int64_t parts; };
 
-/* Chooses enough threads for a large device, each with enough elements, by the shape alone. */
+/* Chooses enough threads for a large device, each with enough elements; depends on the shape
+** alone. */
 static struct launch_plan make_plan(const struct reduce *r)
 {
   enum { THREADS = 1 << 18, EACH = 16, PARTS = 1024 };
@@ -25,8 +26,8 @@ size_t cuda_reduce_scratch(const struct reduce *r)
   return parts > 1 ? sizeof(double) * (size_t)(parts * r->out) : 0;
 }
 
-/* Writes sizes and strides of the groups that are kept, or reduced; one of size 1 where there is
-** none. Returns how many there are. */
+/* Writes sizes and strides of the groups that are kept, or reduced; if there is none, one of size
+** 1. Returns their number. */
 static int list_groups(const struct reduce *r, bool kept, int64_t *out)
 {
   int n = 0;
@@ -99,8 +100,8 @@ int cuda_reduce_launch(int device, cu_function run, const struct reduce *r,
   return launch_reduce(device, run, r, f, 1, elements, tmp);
 }
 
-/* Returns how many neighbours along the last group of axes a load takes, as many as 16 bytes have;
-** 1 where alignment, a length or a stride does not allow that. */
+/* Returns how many neighbours along the last group of axes a load takes: 16 bytes of them; 1 if
+** alignment, a length or a stride does not allow that. */
 static int choose_pack(const struct reduce *r, const struct cuda_reduce *f)
 {
   if (!r->n || r->from[r->n - 1] != 1) return 1;
@@ -113,7 +114,7 @@ static int choose_pack(const struct reduce *r, const struct cuda_reduce *f)
 
 int cuda_reduce(int device, const struct reduce *r, const struct cuda_reduce *f, void *tmp)
 {
-  enum { BUSY = 1 << 15 };                            /* threads */
+  enum { BUSY = 1 << 15 };                            /* threads that keep a device busy */
   struct reduce_words w = cuda_reduce_words(r, f);
   const void *x = f->x;
   const int64_t threads = r->out * (tmp ? make_plan(r).parts : 1);
@@ -193,8 +194,8 @@ static int axes_forward(struct call *c)
   return cuda_reduce(c->device, &r, &f, c->tmp);
 }
 
-/* As kernels/reduce_back.cu has it from n on: the size of each group of axes, and its stride among
-** the results. */
+/* The kernel's words and struct: from n on the same as in kernels/reduce_back.cu, with size and
+** stride among the results of each group of axes. */
 struct reduce_back_args { int64_t back, groups, n; double scale; int64_t group[R_AXES][2]; };
 static int64_t fill_back(int back, const struct reduce *r, double scale, void *to)
 {
@@ -218,7 +219,7 @@ static int64_t back_sizes(const struct call *c, void *s)
   return fill_back(back, &r, k.finish == F_MEAN ? 1 / (double)r.count : 1, s);
 }
 
-/* Returns the bytes of a mean, which is needed even if output 0 is unused; the scratch of the
+/* Returns the bytes of the mean, which is needed even if output 0 is unused; the scratch of the
 ** reductions follows it. */
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + forward_scratch(c); }
@@ -303,7 +304,7 @@ static int64_t extreme_sizes(const struct call *c, void *s)
   return rows * team;
 }
 
-/* as kernels/scan.cu has it */
+/* Same as in kernels/scan.cu. */
 enum {
   HELD = 4,                                           /* packs that a thread of a tile holds */
   TILE_SUMS = 16,                                     /* bytes of a tile's sums */
@@ -311,7 +312,7 @@ enum {
   SHORT_ROW = 1024                                    /* elements of a row that a warp takes */
 };
 
-/* Returns the number of tiles; with single elements there are the most. */
+/* Returns the number of tiles; it is largest with pack 1. */
 static int64_t count_tiles(int64_t rows, int64_t k, int pack)
 {
   const int64_t tile = HELD * CUDA_BLOCK * (int64_t)pack;
@@ -345,7 +346,7 @@ static int running_tiles(
         (void *)&s->inner });
 }
 
-/* Returns the elements of a pack of both arrays. */
+/* Returns the elements of a load that both arrays allow. */
 static int running_pack(const struct call *c, const struct split *s)
 {
   void *arrays[] = { c->in[0].p, c->out[0].p };

@@ -59,7 +59,7 @@ static int64_t align_back_sizes(const struct call *c, void *s)
   return desc_count(d);
 }
 
-/* -- bins with channels of their own ----------------------------------------------------------- */
+/* -- bins that read different channels --------------------------------------------------------- */
 
 struct ps_args { struct ps_grid grid; int64_t n, regions, channels, classes; };
 static struct ps_args make_ps_args(
@@ -103,7 +103,7 @@ static int64_t moved_sizes(const struct call *c, void *s)
 
 #define WORDS_BACK "T=$i1 TEAM=32"
 
-/* Computes the gradients; in: head gradient, data, regions, samples counted, trans where there is
+/* Computes the gradients; in: head gradient, data, regions, numbers of samples, trans if there is
 ** one. */
 static int moved_backward(struct call *c)
 {
@@ -121,7 +121,8 @@ static int moved_backward(struct call *c)
       (void *[]){ &c->out[2].p, &c->in[0].p, &c->in[3].p, &c->in[1].p, &c->in[2].p, trans, &s });
 }
 
-/* Places of maxima are int32. A backward row gets the head gradient and the regions. */
+/* Dtypes of operands; indices of maxima are int32. A backward row gets the head gradient and the
+** regions. */
 enum { T_BINS = T_FLOAT | T(TY_I32) };
 #define BINS(table, kernel_, arguments, ...) \
   static const struct kernel table[] = { \

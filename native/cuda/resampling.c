@@ -4,7 +4,7 @@
 
 #define WORDS "T=$i0 TEAM=32"
 
-/* as kernels/resample.cu has it */
+/* Same as in kernels/resample.cu. */
 struct resample_args { int64_t n, channels, all_channels, first, h, w, H, W; };
 static struct resample_args make_args(const ty_desc *small, const ty_desc *large, int64_t n)
 {
@@ -14,7 +14,7 @@ static struct resample_args make_args(const ty_desc *small, const ty_desc *large
 
 /* -- UpSampling -------------------------------------------------------------------------------- */
 
-/* Repeats pixels. small: n inputs, joined along the channels of large, or added. */
+/* Repeats pixels. small: n inputs, which are joined along the channels of large, or added up. */
 static int repeat_pixels(const struct call *c, const struct operand *small, int n,
     const struct operand *large, bool back)
 {
@@ -56,7 +56,7 @@ static int up_forward(struct call *c)
   return run_bilinear(c, "repeat_kernels", &c->in[0].d, n, n, c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
-/* Computes the gradients; in: head gradient, for bilinear also data and weight. */
+/* Computes the gradients; in: head gradient; for bilinear also data and weight. */
 static int up_backward(struct call *c)
 {
   if (!is_bilinear(c)) return repeat_pixels(c, c->out, c->nout, &c->in[0], true);
@@ -69,7 +69,7 @@ static int up_backward(struct call *c)
 
 /* -- other sizes ------------------------------------------------------------------------------- */
 
-/* The kernel of bilinear sizes gets `corners` after the rest. */
+/* Sizes, then parameter `corners` of the kernel of bilinear resizing. */
 struct size_args { struct resample_args at; int64_t corners; };
 static int64_t fill_size_args(
     const struct call *c, const ty_desc *small, const ty_desc *large, void *s)

@@ -2,7 +2,7 @@
 #include "cuda/row.h"
 #include "image/image.h"
 
-/* as kernels/resize.cu has them */
+/* Same as in kernels/resize.cu. */
 struct axis_taps { void *count, *index, *weight; int64_t pitch, from, to; };
 struct resize_args { int64_t n, channels; struct axis_taps y, x; int32_t twice, cubic; };
 
@@ -23,7 +23,8 @@ static int rule_of(const struct call *c)
   return resize_rule(&to, &from, (int)cuda_number(c, "interp", LINEAR));
 }
 
-/* Returns an axis without tables; a mean over an area reads a part of a pixel at both ends. */
+/* Returns an axis without its tables. pitch: a mean over an area reads a part of a pixel at both
+** ends. */
 static struct axis_taps axis_of_taps(int how, int64_t from, int64_t to)
 {
   int64_t pitch = how == AREA ? from / to + 3 : taps_of(how);

@@ -9,8 +9,8 @@ static const char *back_refuse(const struct call *c)
 
 static const char SEPARATE_STEPS[] = "a launch for each step";
 
-/* Refuses half types unless one launch computes all steps: that keeps states in float from step to
-** step, while a launch per step keeps them in arrays, which are only float32 if operands are
+/* Refuses half types unless one launch computes all steps. That launch keeps states in float from
+** step to step; a launch per step keeps them in arrays, which are float32 only if operands are
 ** converted around the kernel. */
 static const char *half_refuse(const struct call *c)
 {

@@ -4,19 +4,21 @@
 
 enum { MOST_PARAMETERS = 24 };
 
-/* The values of a row's arguments; their addresses must stay valid until the launch. */
+/* The values of a row's arguments, other than operands. Parameters point to them, so they must stay
+** valid until the launch. */
 struct row_values {
   _Alignas(16) unsigned char sizes[CUDA_ROW_BYTES];
   struct cuda_draw_key key;
   struct cuda_fault *fault;
   int64_t op;
   int32_t add;
-  void *absent;                                       /* NULL: an operand that the call lacks */
+  void *absent;                                       /* NULL, for operands that do not exist */
 };
 
 /* -- words ------------------------------------------------------------------------------------- */
 
-/* Returns the operand that "o0" or "i12" names, and advances *s; NULL: there is none. */
+/* Returns the operand that "o0" or "i12" at *s names, NULL if the call has none of that index.
+** Advances *s past the name. */
 static struct operand *find_operand(const struct call *c, const char **s)
 {
   const bool out = **s == 'o';
@@ -26,8 +28,8 @@ static struct operand *find_operand(const struct call *c, const char **s)
   return i < (out ? c->nout : c->nin) ? (out ? c->out : c->in) + i : NULL;
 }
 
-/* Returns the text of the word of a kind that *s names, and moves *s to after it. numbers: of '%';
-** buffer: for the text of one. */
+/* Returns the text for kind ('$', '#', '^' or '%') and what *s names, and advances *s past it.
+** numbers: for '%'; buffer: may receive the text. */
 static const char *find_word(
     const struct call *c, char kind, const char **s, const int64_t *numbers, char buffer[32])
 {
@@ -44,8 +46,8 @@ static const char *find_word(
   return kind == '#' ? cuda_unit(dtype_size(dtype)) : cuda_type(dtype);
 }
 
-/* Writes words, with '$', '#', '^' and '%' replaced by what they name. numbers: those of '%'; NULL:
-** words have none. Returns false if `size` bytes do not suffice. */
+/* Writes words to `to`, with '$', '#', '^' and '%' replaced as in row.h. numbers: for '%'; NULL:
+** '%' is plain text. Returns false if `size` bytes do not suffice. */
 static bool write_words(
     const struct call *c, const char *words, const int64_t *numbers, char *to, size_t size)
 {
@@ -99,7 +101,8 @@ static bool is_word(const char *s, size_t n, const char *word)
   return strlen(word) == n && !strncmp(s, word, n);
 }
 
-/* Returns the address of the value that an argument of n characters names; NULL: it names none. */
+/* Returns the address of the value that an argument of n characters names; NULL if the name is
+** unknown. */
 static void *find_argument(struct call *c, struct row_values *v, const char *s, size_t n)
 {
   if (*s == 'o' && n > 1 && s[1] != 'p') {

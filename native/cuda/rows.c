@@ -1,13 +1,14 @@
-/* rows.c - elements and rows that indices name (kernels/rows.cu): take, Embedding, batch_take,
-** pick, one_hot, gather_nd, scatter_nd and their like; where; gradients of boolean_mask. Indices
-** that have to be in range are checked by a kernel first, whose finding is reported when the task
-** ends (fault.c). Such operators, and those that sort places first, start several kernels; the
-** others are rows of the table. */
+/* rows.c - elements and rows selected by indices (kernels/rows.cu): take, Embedding, batch_take,
+** pick, one_hot, gather_nd, scatter_nd and others; where; gradients of boolean_mask. If indices
+** must be in range, a kernel checks them first, and its error is reported when the task ends
+** (fault.c). Operators that check indices or sort keys start several kernels; the others are rows
+** of the table. */
 #include "cuda/row.h"
 #include "kernel/strided_copy.h"
 #include "kernel/vec/vec.h"
 
-/* Returns the widest unit that rows of `row` elements consist of; *row then counts these. */
+/* Returns the widest type in which rows of `row` elements can be copied between a and b, and sets
+** *row to the number of units of a row. */
 static const char *unit_of_rows(size_t size, int64_t *row, const void *a, const void *b)
 {
   uintptr_t at = (uintptr_t)a | (uintptr_t)b;
@@ -34,8 +35,9 @@ static int check_range(const struct call *c, const struct operand *index, int64_
 
 /* -- rows of an axis --------------------------------------------------------------------------- */
 
+/* The field `what` of rows that use make_axis_rows. */
 enum { ANY_AXIS, TABLE };
-/* An array (outer, k, row), and the index of n rows that are taken there. */
+/* An array (outer, k, row), and the index of the n rows to take along its middle axis. */
 struct axis_rows { const struct operand *index; int64_t outer, k, row, n; };
 
 static struct axis_rows make_axis_rows(
@@ -63,13 +65,15 @@ static int take_from(struct call *c, const struct operand *a, const struct opera
 static int take_forward(struct call *c) { return take_from(c, &c->in[0], &c->in[1]); }
 static int table_forward(struct call *c) { return take_from(c, &c->in[1], &c->in[0]); }
 
-/* Returns the bytes of sorted places, and of the space in which they are sorted. */
+/* Returns the bytes of n keys and of the space for sorting them. */
 static size_t keys_scratch(int64_t n) { return cuda_keys_bytes(n) * 2; }
 
-/* as kernels/rows.cu has it: n sorted keys in chunks, each with rows of `row` elements */
+/* Same as in kernels/rows.cu: n sorted keys in `chunks` chunks of `chunk`, rows of `row`
+** elements. */
 struct chunk_args { int64_t n, row, chunk, chunks; };
 
-/* Returns chunks that keep a device busy, few of which share a place; from the shape alone. */
+/* Returns chunks that are enough to keep a device busy, and long enough that few targets span
+** several. Depends only on the shape. */
 static struct chunk_args make_chunks(int64_t n, int64_t row)
 {
   enum { CHUNK = 32, MOST = 4096 };
@@ -77,7 +81,7 @@ static struct chunk_args make_chunks(int64_t n, int64_t row)
   return (struct chunk_args){ n, row, chunk, (n + chunk - 1) / chunk };
 }
 
-/* Returns the bytes of the sums of places that several chunks have rows of. */
+/* Returns the bytes of the chunks' sums for targets that span several chunks. */
 static size_t parts_scratch(int64_t outer, int64_t n, int64_t row)
 {
   const struct chunk_args s = make_chunks(n, row);
@@ -91,8 +95,9 @@ static int bits_below(int64_t n)
   return bits;
 }
 
-/* Adds n rows of `from` to the places below `places` that keys, at the beginning of the scratch,
-** name, in `outer` arrays; add: onto what is there. */
+/* Adds n rows of `from` to rows 0 .. targets - 1 of each of `outer` arrays. The scratch begins with
+** n unsorted keys of their targets. add: adds to the present values of `array`, else the caller has
+** set them to 0. */
 static int add_sorted(const struct call *c, const struct operand *array, const void *from,
     int64_t outer, int64_t targets, int64_t n, int64_t row, bool add)
 {
@@ -112,7 +117,7 @@ static int add_sorted(const struct call *c, const struct operand *array, const v
       (void *[]){ (void *)&array->p, &part, &keys, &outer, &targets, &s });
 }
 
-/* Computes the outputs; in: head gradient, index. */
+/* Computes the gradient in output `out`; in: head gradient, index. */
 static int add_rows(struct call *c, int out)
 {
   const struct operand *da = &c->out[out], *index = &c->in[1];
@@ -128,7 +133,7 @@ static int add_rows(struct call *c, int out)
   return add_sorted(c, da, c->in[0].p, t.outer, t.k, t.n, t.row, add);
 }
 
-/* Returns the bytes of sorted indices; `out` is the array whose gradient is added. */
+/* Returns the bytes of scratch of add_rows. */
 static size_t indices_scratch(const struct call *c, int out)
 {
   struct axis_rows t = make_axis_rows(c, &c->out[out].d, &c->in[1]);
@@ -166,7 +171,8 @@ static int64_t pick_back_sizes(const struct call *c, void *s)
   return fill_pick(c, &c->out[0].d, s);
 }
 
-/* Writes from[i], or `on`, to element index[i] of row i of the output, which has rows of k. */
+/* Writes from[i], or `on` if `from` is NULL, to element index[i] of row i of the output, which has
+** rows of k elements. */
 static int put_in_rows(
     struct call *c, const struct operand *index, int64_t k, const void *from, double on)
 {
@@ -189,7 +195,7 @@ static int hot_forward(struct call *c)
       c, &c->in[0], y->d.dim[y->d.ndim - 1], NULL, cuda_number(c, "on_value", 1));
 }
 
-/* Encodes; in: index, and an array that gives the shape. */
+/* Writes rows of zeros with a one; in: index, and an array whose shape the output has. */
 static int encode_forward(struct call *c)
 {
   const struct operand *index = &c->in[0];
@@ -210,10 +216,11 @@ static int fill_forward(struct call *c)
 
 /* -- rows at coordinates ----------------------------------------------------------------------- */
 
-/* An index of shape (coordinates, n), whose columns name the first axes of an array. */
+/* An index of shape (coordinates, n), whose columns are coordinates along the first axes of an
+** array. */
 struct row_coordinates {
   int64_t n;
-  int64_t row;                                        /* elements after the axes that are named */
+  int64_t row;                                        /* elements along the other axes */
   int64_t size[TY_MAXDIM];
 };
 
@@ -244,7 +251,8 @@ static int gather_rows(const struct call *c, const struct operand *index, const 
       cuda_type(index->d.dtype), (int)index->d.dim[0]);
 }
 
-/* Adds rows to their places, or puts them there. */
+/* Adds rows to their targets, or with adds = false replaces these by the last row of each. from
+** NULL: rows of zeros. */
 static int scatter_rows(const struct call *c, bool adds, const struct operand *index,
     const struct operand *array, const void *from)
 {
@@ -324,9 +332,9 @@ static int set_forward(struct call *c)
   return set_at(c, &c->in[1], &c->in[2]);
 }
 
-/* -- rows that a list names: _contrib_index_copy, _sparse_retain ------------------------------- */
+/* -- rows in a list: _contrib_index_copy, _sparse_retain --------------------------------------- */
 
-/* Returns a list of rows as indices (1, n) of coordinates. */
+/* Returns a list of rows as an index of shape (1, n). */
 static struct operand as_coordinates(const struct operand *list)
 {
   struct operand index = *list;

@@ -17,7 +17,7 @@ int cuda_add_taps(
 
 /* -- sampling ---------------------------------------------------------------------------------- */
 
-/* as kernels/sampler.cu has it */
+/* Same as in kernels/sampler.cu. n: positions per image. */
 struct sampler_args { int64_t images, c, h, w, n; };
 static struct sampler_args make_args(const ty_desc *data, int64_t positions)
 {
@@ -33,7 +33,8 @@ static int sample_grid(
       (void *[]){ &y, (void *)&x->p, &grid, &s });
 }
 
-/* Computes gradients of sampling. dx, dgrid: NULL where it is unused; at: scratch for taps. */
+/* Computes gradients of sampling; input 0 is the head gradient. dgrid and dx->p: NULL if unused;
+** at: scratch for taps. */
 static int sample_back(const struct call *c, const struct operand *x, void *grid, int64_t positions,
     const struct operand *dx, void *dgrid, char *at)
 {

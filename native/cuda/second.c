@@ -1,17 +1,15 @@
-/* second.c - the second stream of a device's queue: parts of a task that do not depend on each
-** other run on both streams at once. Events order the streams; in a recording these orders become
-** the branches of a graph.
-*/
+/* second.c - the second stream of a device's queue: independent parts of a task run on both streams
+** at once. Events order the streams; in a recording, this order becomes branches of a graph. */
 #include "cuda/cuda.h"
 #include "base/failure.h"
 
-/* Makes an event happen after what the chosen stream has been given so far. */
+/* Records an event on the chosen stream, after the work that it was given so far. */
 static int record_event(int device, cu_event e)
 {
   return cuda_check(cu_api.EventRecord(e, cuda_stream(device)), "marking a point of a stream");
 }
 
-/* Lets the chosen stream wait for an event. */
+/* Makes the chosen stream wait for an event. */
 static int await_event(int device, cu_event e)
 {
   return cuda_check(
@@ -41,7 +39,7 @@ int cuda_await(int device, int mark)
 
 int cuda_join(int device, int code)
 {
-  struct failure *f = code ? failure_take(code) : NULL; /* the calls below may fail, too */
+  struct failure *f = code ? failure_take(code) : NULL; /* the calls below may overwrite it */
   const cu_event e = cuda_device(device)->join;
   cuda_choose_stream(true);
   int joined = record_event(device, e);

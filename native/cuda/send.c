@@ -1,7 +1,8 @@
-/* send.c - copies between pageable memory of the host and a GPU: through pinned buffers, and to the
-** device beside what its queue's stream does (send.h). */
+/* send.c - copies between pageable memory of the host and a GPU, through pinned buffers. Copies to
+** the device can overlap with the work of its queue's stream (staging_land). */
 #include "cuda/send.h"
 
+/* Bytes of a pinned buffer, and the least bytes of a landing. */
 enum { PIECE_BYTES = 4 << 20, LEAST_LANDING = 64 << 10 };
 
 int staging_new(struct staging *s)
@@ -45,7 +46,7 @@ static int wait_event(cu_event e)
 
 /* -- to the device ----------------------------------------------------------------------------- */
 
-/* Sends a piece through buffer i. */
+/* Sends a piece of at most PIECE_BYTES through buffer i, once its previous copy has ended. */
 static int send_piece(struct staging *s, int i, cu_pointer to, const char *from, size_t bytes,
     cu_stream stream)
 {
@@ -67,8 +68,8 @@ int staging_send(struct staging *s, cu_pointer to, const char *from, size_t byte
   return TY_OK;
 }
 
-/* Gives a landing at least this capacity, once what it holds is no longer needed. Returns false
-** without memory. */
+/* Gives a landing at least this capacity. Waits for the copy out of the old memory before it is
+** freed. Returns false if there is not enough device memory. */
 static bool has_capacity(struct landing *l, size_t bytes)
 {
   if (l->bytes >= bytes) return true;

@@ -2,19 +2,21 @@
 #pragma once
 #include "cuda/cuda.h"
 
-/* Copies go piece by piece through two pinned buffers: one is filled while the other is sent. */
+/* Two pinned buffers, through which copies go piece by piece: one is filled while the other is
+** sent. One thread at a time may use them. */
 struct staging {
   char *p[2];
   cu_event sent[2];
   bool used[2];
 };
-/* in the device's context, like the functions below */
+/* Allocates buffers and events. Call it, and the functions below, in the device's context. On
+** failure, staging_done frees what exists. */
 int  staging_new(struct staging *s);
 void staging_done(struct staging *s);
-/* Sends bytes in the order of the stream. */
+/* Sends bytes in the order of the stream. `from` may be changed as soon as it returns. */
 int  staging_send(
     struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream);
-/* Fetches bytes, and waits until the host has them. */
+/* Fetches bytes in the order of the stream, and waits until they are in `to`. */
 int  staging_fetch(
     struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream);
 

@@ -6,15 +6,16 @@
 /* -- sequences --------------------------------------------------------------------------------- */
 
 struct sequence_sizes {
-  /* as kernels/sequence.cu has them */
-  int64_t n;                                          /* elements of what is written */
+  /* same as in kernels/sequence.cu */
+  int64_t n;                                          /* elements to write */
   int64_t steps, batch, row;
-  int64_t axis;                                       /* of the steps */
-  uint64_t masked;                                    /* bits of what follows a sequence's end */
+  /* for words and arguments of rows */
+  int64_t axis;                                       /* axis of the steps */
+  uint64_t masked;                                    /* bits of elements after a sequence's end */
 };
 
-/* Fills in the sizes. d: of the array that has the axis of steps; value: what follows the end of a
-** sequence. */
+/* Fills in the sizes and returns the number of threads. d: the array that has the axis of steps;
+** value: of elements after the end of a sequence. */
 static int64_t fill_sizes(const struct call *c, const ty_desc *d, double value, void *to)
 {
   const int axis = (int)cuda_number(c, "axis", 0);
@@ -38,9 +39,9 @@ static int64_t last_sizes(const struct call *c, void *s)
   return fill_sizes(c, &c->in[0].d, 0, s);
 }
 
-/* -- what follows from shapes ------------------------------------------------------------------ */
+/* -- arrays that depend on shapes only --------------------------------------------------------- */
 
-/* as kernels/ranges.cu takes them, one by one */
+/* The arguments of kernel "range" in kernels/ranges.cu. */
 struct range_args { int64_t n; double start, step; int64_t repeat; };
 static int64_t range_sizes(const struct call *c, double start, double step, void *s)
 {
@@ -50,7 +51,8 @@ static int64_t range_sizes(const struct call *c, double start, double step, void
   return n;
 }
 
-/* Writes sizes of a range from `start` by the parameter step, both whole for an integer result. */
+/* Fills in the sizes of a range from `start` by the parameter step; both are truncated if the
+** result is of integers. */
 static int64_t step_sizes(const struct call *c, double start, void *s)
 {
   double step = cuda_number(c, "step", 1);
@@ -106,7 +108,7 @@ static int index_array(struct call *c)
 
 static const struct kernel indices[] = { { "elements", index_array, T_ANY }, { 0 } };
 
-/* input 1: lengths, which may be absent; output 1 of a gradient: theirs */
+/* Input 1: lengths, which may be absent. Output 1 of a gradient: the gradient of lengths, zeros. */
 #define SEQUENCES(table, kernel_, arguments, sizes) \
   static const struct kernel table[] = { \
     { "elements", CUDA_ROW(FAMILY_sequence, kernel_, "UNIT=#i0 L=$i1 BATCH_FIRST=%4", arguments, \

@@ -9,8 +9,9 @@
 
 enum { SOFT, LOG_SOFT, SOFT_MIN, SOFT_ACTIVATION, SOFT_OUTPUT };
 
-/* Returns the split at the axis. SoftmaxActivation: 0 is over axis 1. SoftmaxOutput: see its
-** description. */
+/* Returns the split at the axis of a softmax. SoftmaxActivation: mode 0 uses axis 1, else the last
+** axis. SoftmaxOutput: axis 1 with multi_output, the last one with preserve_shape, else all axes
+** but the first. */
 static struct split make_split(const struct call *c, const ty_desc *d)
 {
   int axis = (int)cuda_number(c, "axis", -1), kind = cuda_what(c);
@@ -36,10 +37,11 @@ static const char *soft_refuse(const struct call *c)
       : "data is not of a float dtype";
 }
 
-/* held: packs of a row that a thread has in registers, 0: rows are walked repeatedly */
+/* held: packs of a row in a thread's registers; 0: rows are read repeatedly. */
 struct soft_plan { int64_t rows; int team, pack, held; };
 
-/* Returns the plan of a softmax. most: elements in a thread's registers; arrays: data, results. */
+/* Returns the plan of a softmax. wider: the dtype with the larger elements; most: elements in a
+** thread's registers; arrays: data and results, whose alignment counts. */
 static struct soft_plan soft_plan(
     struct split s, int wider, int most, void *const *arrays, int count)
 {
@@ -50,8 +52,8 @@ static struct soft_plan soft_plan(
   return p;
 }
 
-/* Starts a kernel of kernels/softmax.cu. Not rows: another kernel, with another last argument, runs
-** where rows are held. */
+/* Starts a kernel of kernels/softmax.cu. These are not rows of the table, since kernels for held
+** rows have other names and arguments. */
 static int start_soft(const struct call *c, const char *name, int data, int soft, int length,
     const struct soft_plan *p, void **params)
 {
@@ -111,13 +113,14 @@ int softmax_loss_start(const struct call *c, const char *name, int data, int sof
       cuda_type(data), cuda_type(soft), cuda_type(label), team);
 }
 
-/* Returns the output, after the head gradient where that is read; then the label. */
+/* Returns the operand that is the output; it comes after the head gradient if out_grad is set, and
+** before the label. */
 static const struct operand *loss_output(const struct call *c)
 {
   return &c->in[cuda_flag(c, "out_grad")];
 }
 
-/* Returns the bytes of the count of labels that are valid. */
+/* Returns the bytes of the number of valid labels. */
 static size_t output_scratch(const struct call *c) { return sizeof(int64_t); }
 
 static double loss_divisor(const struct call *c, struct split s, int64_t labels)
@@ -186,7 +189,7 @@ static int output_backward(struct call *c)
 
 /* -- softmax_cross_entropy --------------------------------------------------------------------- */
 
-/* Returns the bytes of a loss per row; the scratch of their sum follows. */
+/* Returns the bytes of one loss per row; the scratch of their sum follows them. */
 static size_t rows_bytes(int64_t rows) { return align_up(sizeof(double) * (size_t)rows, ALIGN); }
 
 static size_t cross_scratch(const struct call *c)
@@ -208,7 +211,7 @@ static int cross_forward(struct call *c)
   return cuda_reduce(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
 }
 
-/* in: head gradient (1,), data, label */
+/* Sizes of the gradient; in: head gradient (1,), data, label. */
 struct cross_args { int64_t rows, k, team; };
 static int64_t cross_sizes(const struct call *c, void *s)
 {

@@ -1,11 +1,11 @@
 /* solve.c - operators on whole matrices: gelqf, syevd, inverse, det, slogdet, and potri's gradient.
 **
-** Factors are cuSOLVER's, one call a matrix (its functions for stacks are cuBLAS's, a library more,
-** and only for small matrices); products are cublasLt's, the steps between are kernels/factors.cu.
-** cuSOLVER reads columns first and so sees transposes, as LAPACK does on the CPU: its factors are
-** the CPU's. Formulas of gradients are in operators/linalg/factorization.c. What is wrong with a
-** matrix is found on the device and reported when the task ends.
-*/
+** cuSOLVER makes the factors, with one call per matrix (the functions for stacks are in cuBLAS,
+** which would be another library, and serve only small matrices); cublasLt makes products;
+** kernels/factors.cu has the steps in between. cuSOLVER reads matrices column by column and so sees
+** transposes, as LAPACK does on the CPU; its factors equal the CPU's. Formulas of gradients are in
+** operators/linalg/factorization.c. Errors in a matrix are found on the device and reported when
+** the task ends. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include "cuda/cusolver.h"
@@ -19,9 +19,10 @@ enum { POTRI, LQ, EIGEN, INVERSE, DET, LOGARITHMS };
 
 static struct solver_functions solver;
 static struct solver_typed typed[2];                  /* float32, float64 */
+/* One per device; `lock` guards them and `loaded`. */
 static solver_handle handles[CUDA_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int loaded;                                    /* 1: yes, -1: no */
+static int loaded;                                    /* 0: not tried, 1: yes, -1: failed */
 
 /* -- the library ------------------------------------------------------------------------------- */
 
@@ -67,7 +68,7 @@ static int check_cusolver(int status, const char *what)
   return status ? fail(TY_ERUN, "cuSOLVER: %s fails with status %d", what, status) : TY_OK;
 }
 
-/* Fails where cuSOLVER did not say how many elements a workspace has. */
+/* Fails if cuSOLVER did not return the size of a workspace. elements: 0 then. */
 static int check_size(int elements, const char *what)
 {
   NEED(elements > 0, TY_ERUN, "cuSOLVER: it does not say what workspace %s needs", what);
@@ -81,7 +82,7 @@ static const char *refuse_solver(const struct call *c)
 
 /* -- stacks of matrices ------------------------------------------------------------------------ */
 
-/* a stack of `count` matrices (m x n) */
+/* A stack of `count` matrices (m x n). size: bytes of an element. */
 struct stack { int device, dtype; int64_t count, m, n; size_t size; };
 
 static struct stack make_stack(const struct call *c, const ty_desc *d)
@@ -101,8 +102,8 @@ static void *matrix_at(const void *p, int64_t i, int64_t elements, size_t size)
   return (char *)(uintptr_t)p + (size_t)(i * elements) * size;
 }
 
-/* Starts n threads of a kernel of factors.cu. Not rows: these kernels are steps between cuSOLVER's
-** calls. */
+/* Starts n threads of a kernel of factors.cu. These are not rows of the table, since they are steps
+** between cuSOLVER's calls. */
 #define RUN(c, s, name, n, ...) \
   TRY(cuda_start_words(c, FAMILY_factors, name, n, (void *[]){ __VA_ARGS__ }, "T=%s TEAM=256", \
       cuda_type((s)->dtype)))
@@ -114,7 +115,7 @@ static int fill_nan(const struct call *c, const struct stack *s, void *y, const 
   return TY_OK;
 }
 
-/* Reports of the first matrix that is marked that it has `what`. */
+/* Reports the first marked matrix as faulty. what: a static text, such as "is singular". */
 static int report_marked(
     const struct call *c, const struct stack *s, const int32_t *marks, const char *what)
 {
@@ -139,8 +140,8 @@ static int move_matrices(const struct call *c, void *to, const void *from, size_
 
 /* -- LU ---------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of workspace that cuSOLVER needs for a matrix of the stack; code: of its
-** answer. */
+/* Returns the bytes of workspace for a matrix. code, elements: results of cuSOLVER's query; 0 bytes
+** if it failed. */
 static size_t work_bytes(int code, int elements, size_t size)
 {
   return code ? 0 : align_up((size_t)MAX(elements, 1) * size, ALIGN);
@@ -155,7 +156,7 @@ static size_t lu_work(const struct stack *s)
   return work_bytes(code, n, s->size);
 }
 
-/* Computes the factors of the transposes, in place. */
+/* Computes the LU factors of the transposes in place. pivot: (count, n); info: (count). */
 static int factorize_lu(const struct call *c, const struct stack *s, void *a, int32_t *pivot,
     int32_t *info, void *work)
 {
@@ -171,7 +172,7 @@ static int factorize_lu(const struct call *c, const struct stack *s, void *a, in
   return TY_OK;
 }
 
-/* Computes x, the inverses, from the result of factorize_lu. */
+/* Computes x, the inverses, from the results of factorize_lu. */
 static int invert_lu(const struct call *c, const struct stack *s, void *x, const void *lu,
     const int32_t *pivot, int32_t *info)
 {
@@ -189,7 +190,7 @@ static int invert_lu(const struct call *c, const struct stack *s, void *x, const
   return fill_nan(c, s, x, lu);
 }
 
-/* what scratch holds: cuSOLVER's workspace, an int per matrix and one per row, matrices */
+/* Pointers into scratch: cuSOLVER's workspace, an int per matrix, one per row, a stack. */
 struct lu_scratch { void *work; int32_t *info, *pivot; void *a; };
 static size_t lu_layout(const struct stack *s, char *at, struct lu_scratch *out)
 {
@@ -239,7 +240,7 @@ static int run_det(struct call *c)
   return TY_OK;
 }
 
-/* Computes the gradients; in: head gradient, determinant (of logarithms: sign), LU, pivot. */
+/* Computes the gradients; in: head gradient, determinant (slogdet: its sign), LU, pivot. */
 static int det_back(struct call *c)
 {
   struct stack s = make_stack(c, &c->out[0].d);
@@ -365,7 +366,7 @@ static int run_syevd(struct call *c)
   return TY_OK;
 }
 
-/* -- gradients that are products --------------------------------------------------------------- */
+/* -- gradients by products --------------------------------------------------------------------- */
 
 enum { PRODUCTS = 3 };
 struct gradient_plans { struct product_plan *of[PRODUCTS]; };
@@ -376,7 +377,7 @@ static void plans_done(void *state)
   for (int i = 0; i < PRODUCTS; i++) product_done(s->of[i]);
 }
 
-/* Returns op(A) (m x k) op(B) (k x n) of matrices packed one after the other. */
+/* Returns the product op(A) (m x k) op(B) (k x n) of stacks of dense matrices. */
 static struct product make_product(const struct stack *s, bool ta, bool tb, int64_t m, int64_t n,
     int64_t k, double alpha, double beta)
 {
@@ -385,7 +386,7 @@ static struct product make_product(const struct stack *s, bool ta, bool tb, int6
     .stride_b = k * n, .stride_c = m * n, .alpha = alpha, .beta = beta };
 }
 
-/* Gives the products of a gradient, in their order. Returns how many. */
+/* Writes the products of a gradient to out, in order. Returns their number. */
 static int list_products(const struct call *c, const struct stack *s, struct product out[PRODUCTS])
 {
   int64_t m = s->m, n = s->n;
@@ -422,7 +423,7 @@ static const char *refuse_products(const struct call *c)
   return no;
 }
 
-/* in scratch: the products' workspace, two stacks of matrices */
+/* Pointers into scratch: the products' workspace, two stacks of matrices. */
 struct back_scratch { void *work, *one, *two; };
 static size_t back_layout(const struct call *c, char *at, struct back_scratch *out)
 {
@@ -495,8 +496,8 @@ static int inverse_back(struct call *c)
   return multiply_stack(c, 1, t.one, c->in[1].p, c->out[0].p, t.work);
 }
 
-/* Computes -tri(B (G + G^T) L^-T), or -tri(U^-T (G + G^T) B); in: head gradient G, the factor, the
-** inverse B. */
+/* Computes -tri(B (G + G^T) L^-T) if the factor is lower, else -tri(U^-T (G + G^T) B); in: head
+** gradient G, the factor L or U, the inverse B. */
 static int potri_back(struct call *c)
 {
   struct stack s = make_stack(c, &c->out[0].d);

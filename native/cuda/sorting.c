@@ -2,12 +2,13 @@
 #include "cuda/row.h"
 #include "kernel/vec/vec.h"
 
-/* of kernels/sort.cu: elements that a warp and a block sort, bits of a digit, its values, bytes of
-** keys of other families and of a ticket */
+/* Constants of kernels/sort.cu. SHORT, TILE: most elements that a warp and a block sort; DIGIT:
+** bits of a digit; DIGITS: its values; KEY, TICKET: bytes of a sort_key and of a ticket. */
 enum { SHORT = 32, TILE = 2048, DIGIT = 8, DIGITS = 1 << DIGIT, KEY = 16, TICKET = 16 };
-enum { EACH = TILE / CUDA_BLOCK };
+enum { EACH = TILE / CUDA_BLOCK };                    /* elements of a tile per thread */
 
-/* (outer, n, inner) around the axis, of which the first k of each line are asked for */
+/* The lines of an array (outer, n, inner) along the middle axis. lines: outer * inner; k: how many
+** first elements of each are requested. */
 struct sorted_lines { int64_t lines, n, inner, k; };
 
 static struct sorted_lines make_lines(const struct call *c, const ty_desc *d)
@@ -22,22 +23,22 @@ static struct sorted_lines make_lines(const struct call *c, const ty_desc *d)
   return l;
 }
 
-/* as kernels/sort.cu has it */
+/* Same as in kernels/sort.cu. */
 struct order_args {
   const void *x, *from;
   void *to, *value, *index, *mask;
   int64_t lines, n, whole, k, inner;
 };
 
-/* What kernels are compiled for. */
+/* The constants that kernels are compiled with, see kernels/sort.cu. */
 struct order_kind { int dtype, index, bits; bool down, wide, from_x, to_out; };
 
 static int64_t tiles_of_line(int64_t n) { return (n + TILE - 1) / TILE; }
 static size_t pair_bytes(bool wide) { return wide ? KEY : 8; }
 static size_t count_bytes(int64_t n) { return n < 1 << 30 ? sizeof(uint32_t) : sizeof(uint64_t); }
 
-/* Starts `threads` of a kernel of kernels/sort.cu for lines of n. Not rows: which kernels sort, and
-** how often, follows from n. */
+/* Starts `threads` threads of a kernel of kernels/sort.cu for lines of n. These are not rows of the
+** table, since n decides which kernels sort, and how often. */
 static int start_sort(const struct call *c, const struct order_kind *kind, int64_t n,
     const char *name, int items, int64_t threads, void **params)
 {
@@ -47,8 +48,8 @@ static int start_sort(const struct call *c, const struct order_kind *kind, int64
       kind->from_x, kind->to_out, items, count_bytes(n) == sizeof(uint64_t) ? "u64" : "u32");
 }
 
-/* Sorts lines of up to TILE in one launch. Keys of other families take one kernel for all lengths,
-** which often are those of a batch. */
+/* Sorts lines of up to TILE elements in one launch. Keys of other families use one kernel for all
+** lengths, since these often vary with the batch. */
 static int sort_in_blocks(
     const struct call *c, const struct order_kind *kind, struct order_args *s, int32_t bits)
 {
@@ -62,7 +63,8 @@ static int sort_in_blocks(
 
 /* -- longer lines ------------------------------------------------------------------------------ */
 
-/* Counts of digits, then the state of one pass; and the state of the next one. */
+/* counts: the counts of digits, followed by the state of one pass; later: the state of the next
+** pass. */
 struct pass_space { void *counts, *later; };
 
 static size_t state_bytes(int64_t lines, int64_t n)
@@ -77,8 +79,8 @@ static size_t counts_bytes(int64_t lines, int64_t n, int passes)
 
 static int count_passes(int bits) { return (bits + DIGIT - 1) / DIGIT; }
 
-/* Sorts by passes. *s: from, to are buffers for pairs, of which the last one that was written
-** becomes s->to. */
+/* Sorts by passes. s->from, s->to: buffers for pairs; on return s->to is the one with the
+** result. */
 static int sort_in_passes(const struct call *c, struct order_kind kind, struct order_args *s,
     int32_t passes, const struct pass_space *space)
 {
@@ -102,7 +104,7 @@ static int sort_in_passes(const struct call *c, struct order_kind kind, struct o
   return TY_OK;
 }
 
-/* Selects the first k of each line, from buffers `to` and `from` in turn. */
+/* Selects the first k elements of each line, and sorts them. s->to, s->from: buffers for pairs. */
 static int select_in_tiles(const struct call *c, struct order_kind kind, struct order_args *s)
 {
   while (s->n > TILE) {
@@ -118,8 +120,9 @@ static int select_in_tiles(const struct call *c, struct order_kind kind, struct 
 
 /* -- keys of other families -------------------------------------------------------------------- */
 
-/* Returns the bytes beside keys in lines of unknown length, half of what passes need: lines of more
-** than a tile have fewer than two tiles for each TILE keys, and at most one line for them. */
+/* Returns the bytes of counts and states for `count` keys in lines of unknown length, half of what
+** passes need. Lines longer than a tile have fewer than two tiles per TILE keys, and there is at
+** most one such line per TILE keys. */
 static size_t keys_space(int64_t count)
 {
   if (count <= TILE) return 0;
@@ -162,7 +165,7 @@ static bool is_wide(const ty_desc *d, int64_t n)
 
 static bool takes_few(const struct sorted_lines *l) { return l->k <= TILE / 4; }
 
-/* Returns the bytes of two buffers of pairs; then counts and states of passes. */
+/* Returns the bytes of scratch: two buffers of pairs, then counts and states of passes. */
 static size_t order_scratch(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
@@ -214,7 +217,8 @@ static int run_topk(struct call *c)
                 : order_lines(c, NULL, &c->out[0], NULL);
 }
 
-/* in: head gradient, and where its elements come from, but for results that have no gradient */
+/* Sizes of the gradient; in: head gradient, and the indices of its elements, which are missing if
+** the results have no gradient. */
 struct sort_back_args { int64_t count, n, k, inner, bits; };
 static int64_t sort_back_sizes(const struct call *c, void *s)
 {

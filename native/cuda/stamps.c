@@ -1,13 +1,14 @@
-/* stamps.c - events with times. CUDA reports only how far apart two events are, so each pair is
-** placed by its distance from an earlier one, the first by the host's clock when it was left.
+/* stamps.c - events with times. CUDA reports only the time between two events, so each pair of
+** stamps is placed by its distance from the previous pair, and the first one by the host's time
+** when it was placed.
 **
-** The two clocks drift apart. The host's bounds the device's: nothing was reached before it was
-** left, or after it is seen to have been reached. What would be outside is moved to the bound,
-** and all that comes later with it.
-*/
+** The two clocks drift apart. The host's clock bounds the device's: an event cannot happen before
+** its stamp was placed, or after the host has seen it happen. A time outside of these bounds is
+** moved to the bound, and all later times move with it. */
 #include "cuda/stamps.h"
 #include "device/profile.h"
 
+/* left: the host's time when it was placed, by profile_now. next: in the list of unused stamps. */
 struct stamp { struct stamp *next; cu_event event; int64_t left; };
 
 static struct stamp *new_stamp(void)
@@ -39,8 +40,7 @@ int stamp_leave(struct stamp_clock *k, cu_stream stream, void **made)
   return code;
 }
 
-/* Gives the ns between two events that the stream has reached; false: the driver does not know
-** them. */
+/* Writes the ns between two events that have happened to *ns; returns false if the driver fails. */
 static bool elapsed_ns(const struct stamp *a, const struct stamp *b, int64_t *ns)
 {
   float ms;

@@ -1,13 +1,14 @@
-/* trial.c - see trial.h. Ways are timed by events, several runs at once, in turns; the least time
-** of a way counts, since other work of the device only adds to it. */
+/* trial.c - see trial.h. Events time several runs of an algorithm (a way) at once, in rounds over
+** all ways; the least time of a way counts, since other work of the device only adds to it. */
 #include <math.h>
 #include <pthread.h>
 #include "cuda/cache.h"
 #include "cuda/trial.h"
 
+/* Rounds over all ways, and runs of a way that are timed together. */
 enum { ROUNDS = 3, RUNS = 4 };
-/* Another way than the library's first must take less than this part of its time: times of launches
-** vary by some percent. */
+/* A way replaces the library's first one only if it takes less than this fraction of its time,
+** since times of launches vary by some percent. */
 static const float MARGIN = 0.95F;
 
 struct kept_choice {
@@ -15,10 +16,11 @@ struct kept_choice {
   char *key;
   int way;
 };
-static struct kept_choice *choices;
+static struct kept_choice *choices;                   /* of this process; under lock */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Plans that were made keep the workspace of their way, so the setting holds for the process. */
+/* Whether TYCHO_TUNE is 1. It is read once, since existing plans keep the workspace of their
+** way. */
 static bool allowed;
 static void read_setting(void) { allowed = !strcmp(env_text("TYCHO_TUNE", "0"), "1"); }
 
@@ -29,9 +31,9 @@ int trial_ways(void)
   return allowed ? TRIAL_WAYS : 1;
 }
 
-/* -- what was chosen before -------------------------------------------------------------------- */
+/* -- choices made before ----------------------------------------------------------------------- */
 
-/* Returns a choice of this process, -1: none. Call under the lock. */
+/* Returns a choice of this process, -1 if there is none. Call it under the lock. */
 static int find_choice(const char *key)
 {
   const struct kept_choice *c = choices;
@@ -39,8 +41,8 @@ static int find_choice(const char *key)
   return c ? c->way : -1;
 }
 
-/* Returns the choice that holds from now on: this one, or another thread's that came before. Takes
-** the key. */
+/* Keeps a choice unless another thread has kept one for the key. Returns the choice that counts.
+** Takes ownership of the key. */
 static int keep_choice(char *key, int way)
 {
   pthread_mutex_lock(&lock);
@@ -77,8 +79,8 @@ static char *make_key(int device, const char *what)
 
 /* -- timing ------------------------------------------------------------------------------------ */
 
-/* Returns ms of RUNS runs; infinity where a call fails. The run before the first event keeps the
-** device busy while the host gives it the others. */
+/* Returns the ms of RUNS runs; infinity if a call fails. The run before the first event keeps the
+** device busy while the host submits the others. */
 static float time_way(const struct trial *t, int i, char *memory, const cu_event event[2])
 {
   const cu_stream s = cuda_stream(t->device);
@@ -90,7 +92,7 @@ static float time_way(const struct trial *t, int i, char *memory, const cu_event
   return good ? ms : INFINITY;
 }
 
-/* Returns the fastest way, -1 where none runs. */
+/* Returns the fastest way, -1 if none runs. */
 static int fastest_way(const struct trial *t, char *memory, const cu_event event[2])
 {
   float least[TRIAL_WAYS];
@@ -107,7 +109,7 @@ static int fastest_way(const struct trial *t, char *memory, const cu_event event
   return least[best] < MARGIN * least[0] ? best : 0;
 }
 
-/* Times the ways in memory of their own, of which others keep at least as much. Returns -1 where
+/* Times the ways in memory that is allocated for it, at most half of what is free. Returns -1 if
 ** there is too little, or a call fails. */
 static int time_ways(const struct trial *t)
 {

@@ -1,12 +1,13 @@
-/* triangular.c - _linalg_trmm, _linalg_trsm, Cholesky's factors (kernels/triangular.cu). op(A) is A
-** or A^T, G the head gradient, a the factor, tri() the triangle that is read; for A left of B:
+/* triangular.c - _linalg_trmm, _linalg_trsm, Cholesky factors (kernels/triangular.cu). op(A) is A
+** or A^T, G the head gradient, a the factor alpha, tri() the triangle that is read. With A left of
+** B:
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G */
 #include "cuda/row.h"
 #include "cuda/triangular.h"
 #include "kernel/strided_copy.h"
 
-/* Returns a kernel's arguments. lower: of A itself. */
+/* Returns a kernel's arguments. lower describes A, not op(A). */
 static struct triangle_args make_args(const struct call *c, const ty_desc *b, double factor)
 {
   int64_t m = b->dim[b->ndim - 2], n = b->dim[b->ndim - 1];
@@ -15,7 +16,7 @@ static struct triangle_args make_args(const struct call *c, const ty_desc *b, do
     cuda_flag(c, "lower"), cuda_flag(c, "transpose"), 0, factor };
 }
 
-/* Multiplies by op(A), or solves for it; s: as make_args has it. */
+/* Multiplies by op(A), or solves equations with it. s: as from make_args. */
 int cuda_triangle(const struct call *c, const char *name, struct triangle_args s, int dtype,
     void *to, const void *a, const void *from)
 {
@@ -34,7 +35,7 @@ static int apply_triangle(const struct call *c, const char *name, const ty_desc 
   return cuda_triangle(c, name, s, b->dtype, to, a, from);
 }
 
-/* Writes dA, from u v^T, or its transpose. */
+/* Writes dA: the triangle of factor u v^T, or of its transpose. */
 static int write_gradient(
     const struct call *c, const ty_desc *b, double factor, void *da, const void *u, const void *v)
 {
@@ -48,7 +49,7 @@ static int write_gradient(
 
 static double factor_of(const struct call *c) { return cuda_number(c, "alpha", 1); }
 
-/* Multiplies; scratch: B, whose place the result may take. */
+/* Multiplies; scratch: a copy of B if the result has the same memory. */
 static int multiply_triangle(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
@@ -87,7 +88,7 @@ static int solve_back(struct call *c)
 }
 static size_t solve_scratch(const struct call *c) { return desc_bytes(&c->in[0].d); }
 
-/* -- Cholesky's factors: A = L L^T, or U^T U --------------------------------------------------- */
+/* -- Cholesky factors: A = L L^T, or U^T U ----------------------------------------------------- */
 
 #define FACTOR_WORDS "T=$o0 TEAM=256"
 
@@ -105,8 +106,8 @@ static int factorize_cholesky(struct call *c)
       (void *[]){ &c->out[0].p, &count, &n, &lower, &fault, (void *)&op, &what });
 }
 
-/* Computes dA = 1/2 L^-T mirror(L^T G) L^-1 with L, 1/2 U^-1 mirror(G U^T) U^-T with U; in: head
-** gradient G, the factor. */
+/* Computes dA = 1/2 L^-T mirror(L^T G) L^-1 for a lower factor L, 1/2 U^-1 mirror(G U^T) U^-T for
+** an upper one; in: head gradient G, the factor. */
 static int factorize_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;

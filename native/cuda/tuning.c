@@ -4,14 +4,15 @@
 #include "op/registry.h"
 
 enum { MOST_STEPS = 4 };
-/* what is drawn, and the mean grey that a step of contrast needs */
+/* Device memory: the steps that are drawn, and the mean grey for a step of contrast. */
 struct tuning_scratch { struct tuning plan[MOST_STEPS]; float mean; };
 
 static size_t tuning_bytes(const struct call *c) { return sizeof(struct tuning_scratch); }
 
 #define WORDS "T=$i0 TEAM=256"
 
-/* Runs the steps of the plan, one after the other; contrast: there may be one. */
+/* Runs the steps of the plan, one after the other. contrast: whether any may be of kind
+** CONTRAST. */
 static int run_plan(const struct call *c, int steps, bool contrast)
 {
   const int64_t *dim = c->in[0].d.dim;
@@ -30,7 +31,7 @@ static int run_plan(const struct call *c, int steps, bool contrast)
   return TY_OK;
 }
 
-/* Draws a factor; what: the kind of tuning. */
+/* Changes the image by a random factor; the kind of tuning is the row's field `what`. */
 static int random_factor(struct call *c)
 {
   struct cuda_draw_key key = cuda_draw_key(c);
@@ -41,7 +42,7 @@ static int random_factor(struct call *c)
   return run_plan(c, 1, kind == CONTRAST);
 }
 
-/* as kernels/tune.cu has them */
+/* Same as in kernels/tune.cu. */
 struct jitter_args { double part[4]; };
 struct light_args { float alpha[3], deviation; int32_t given; };
 

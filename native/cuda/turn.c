@@ -26,13 +26,13 @@ static int turn_axes(int device, const ty_desc *d, void *to, const void *from, b
 
 /* -- many arrays ------------------------------------------------------------------------------- */
 
-enum { MOST = 96 };                                   /* arrays of a launch: kernels/turn.cu */
-enum { SHARED = 48 << 10 };                           /* bytes of shared memory of any device */
+enum { MOST = 96 };                                   /* arrays per launch, as in kernels/turn.cu */
+enum { SHARED = 48 << 10 };                           /* bytes of shared memory on any device */
 
 struct turned_array { void *to; const void *from; int32_t first, rows, columns; };
 struct turn_args { struct turned_array of[MOST]; int32_t n; };
 
-/* Returns the bytes of a slice in shared memory, whose rows have an odd length. */
+/* Returns the bytes of a slice in shared memory, where rows are padded to an odd length. */
 static int64_t slice_bytes(const ty_desc *d, bool last)
 {
   const int64_t rows = last ? d->dim[1] : space_of(d), columns = last ? space_of(d) : d->dim[1];
@@ -54,7 +54,7 @@ static int start_turns(int device, const struct turn_args *s, int64_t blocks, si
   return cuda_launch(device, f, blocks, CUDA_BLOCK, shared, params);
 }
 
-/* Turns the arrays whose elements have this size. */
+/* Converts those arrays of the list whose elements have this size. */
 static int turn_size(int device, const struct turn *list, int n, bool last, size_t size)
 {
   struct turn_args s = { .n = 0 };

@@ -60,7 +60,7 @@ ROW(unfolds_back, "taps",     "fold",     "o0 i0 s add",   fold_sizes,   1)
 ROW(folds,        "taps",     "fold",     "o0 i0 s add",   fold_sizes,   0)
 ROW(folds_back,   "taps",     "unfold",   "o0 i0 s add",   unfold_sizes, 1)
 ROW(lrns,         "channels", "lrn",      "o0 o1 i0 s",    lrn_sizes,    0)
-/* in: head gradient, data, norm */
+/* in: head gradient, data, the norm that forward wrote */
 ROW(lrns_back,    "channels", "lrn_back", "o0 i0 i1 i2 s", lrn_sizes,    0)
 
 const struct op_kernels cuda_unfolding[] = {

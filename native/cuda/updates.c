@@ -1,7 +1,7 @@
-/* updates.c - AdaGrad with one history a row (kernels/updates.cu). Other updates are formulas. */
+/* updates.c - AdaGrad with one history per row (kernels/updates.cu). Other updates are formulas. */
 #include "cuda/row.h"
 
-/* as kernels/updates.cu has it */
+/* Same as in kernels/updates.cu. */
 struct row_args { int64_t rows, n; double lr, epsilon, rescale, clip; };
 static int64_t adagrad_sizes(const struct call *c, void *s)
 {

@@ -1,4 +1,4 @@
-/* attention.c - whether a device multiplies in attention as it does in products. */
+/* attention.c - whether attention on a device multiplies like plain products. See attention.h. */
 #include "kernel/attention.h"
 #include "device/device.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "base/base.h"
 
-/* Larger windows are cut to this, so that sums of positions do not overflow. */
+/* The largest window; larger ones are reduced to it, so that sums of positions do not overflow. */
 #define ATTENTION_MOST_WINDOW (INT64_C(1) << 60)
 
 /* The sizes on which a device's choice of attention kernel depends. */
@@ -16,7 +16,7 @@ struct attention_widths {
   int64_t value;                                      /* numbers of a head's value */
 };
 /* Returns whether the attention operator multiplies like plain products of its dtypes on that
-** device: both on tensor cores, or both on ordinary ones. Back ends register their answer. */
+** device: both on tensor cores, or both on ordinary ones. */
 bool attention_multiplies_alike(const struct attention_widths *h);
-/* Registers the answer of a back end for devices of a kind. */
+/* Registers a back end's function for devices of a kind. */
 void attention_register(int kind, bool (*alike)(const struct attention_widths *h));

@@ -1,4 +1,4 @@
-/* epilogue.c - fused operations as a separate pass over the output. */
+/* epilogue.c - fused operations as a separate pass over the output. See epilogue.h. */
 #include "kernel/gemm/gemm.h"
 #include "kernel/kernel.h"
 #include "kernel/vec/vec.h"

@@ -1,8 +1,7 @@
-/* epilogue.h - operations fused with a kernel: applied to its first input before, or to its first
-** output after its own work, while elements are in registers (post-ops in oneDNN, epilogues in
-** cublasLt). pass/epilogue.c finds them; kernel.fuses says which ones a kernel can do; kernels find
-** them in their call with the functions below.
-*/
+/* epilogue.h - operations fused with a kernel: applied to its first input before its own work, or
+** to its first output after it, while elements are in registers (post-ops in oneDNN, epilogues in
+** cublasLt). pass/epilogue.c finds them; kernel.fuses says which ones a kernel supports; kernels
+** find them in their call with the functions below. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,8 +9,8 @@
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_GELU };
 
-/* In the order in which a kernel applies them: PRE_* to in[0], BESIDE_* to its results, POST_* to
-** out[0]. "The operand" is fused_op.operand, an input after those of the operator. */
+/* Kinds, in the order in which a kernel applies them: PRE_* to in[0], BESIDE_* to its results,
+** POST_* to out[0]. "The operand" is fused_op.operand, an input after those of the operator. */
 enum fused_kind {
   /* in[0] is the input of an activation whose result is the operator's input. For the gradient's
   ** kernel CAN(PRE_ACT) means that it can do the matching POST_ACT_GRAD */
@@ -53,11 +52,11 @@ enum fused_kind {
   POST_DATA_GRAD,
 };
 #define CAN(kind) (1u << (kind))
-/* POST_ACT also for ACT_GELU, with the bits of its operator */
+/* Flag: POST_ACT also supports ACT_GELU, with the bits of its operator. */
 #define CAN_GELU (1u << 31)
-/* POST_ADD followed by POST_ACT */
+/* Flag: POST_ADD may be followed by POST_ACT. */
 #define CAN_ACT_OF_SUM (1u << 30)
-/* PRE_ACT_GRAD also for half types, with the bits of the activation's operator */
+/* Flag: PRE_ACT_GRAD also supports half types, with the bits of the activation's operator. */
 #define CAN_HALF_GRAD (1u << 29)
 /* Returns whether a fused operation changes in[0]. */
 static inline bool fused_before(enum fused_kind kind) { return kind < BESIDE_PICK; }
@@ -69,10 +68,10 @@ static inline bool fused_kept(enum fused_kind kind)
   return kind == PRE_KEPT_GRAD || kind == BESIDE_PICK;
 }
 
-/* Per channel. The shift includes the bias. */
+/* A scale and a shift per channel. The shift includes the bias. */
 struct scaling {
   float *scale, *shift;
-  uint64_t version;                                   /* changes when they do */
+  uint64_t version;                                   /* changes with their values */
 };
 struct fused_op {
   enum fused_kind kind;

@@ -1,18 +1,17 @@
 /* grain.h - costs of an element of a parallel loop, in nanoseconds on one core.
 **
-** With these parallel_for (base/parallel.h) makes chunks of PARALLEL_CHUNK_NS. They are constants,
+** parallel_for (base/parallel.h) uses them to make chunks of PARALLEL_CHUNK_NS. They are constants,
 ** so that a loop is cut by its shape alone: some kernels add up per chunk, and results must not
 ** depend on the machine. Changing a number here can change the last bits of results.
 **
 ** Chosen with the kernels, 2026-11-21 to 2026-11-25, as elements of a chunk; measured on
 ** 2026-11-27, float32 arrays of 64 KiB, one core of a busy machine: L2Normalization, cumsum, take;
-** where; quantize_v2; random.gamma.
-*/
+** where; quantize_v2; random.gamma. Measured values are in parentheses. */
 #pragma once
 #include "base/base.h"
 #include "base/parallel.h"
 
-/* an element of vector arithmetic: 0.6 ns (measured: 0.3 to 0.8) */
+/* an element of vector arithmetic: 0.6 ns (0.3 to 0.8) */
 #define NS_ELEMENT (PARALLEL_CHUNK_NS / 16384)
 /* an element that is only moved or selected: 0.3 ns (0.2) */
 #define NS_MOVE (PARALLEL_CHUNK_NS / 32768)

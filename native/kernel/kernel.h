@@ -24,26 +24,27 @@ struct operand {
   ** with NULL (OPERAND_PLANNED). */
   void *p;
   ty_desc d;
-  /* of a bound array: a number that changes with its contents; NULL: a planned value */
+  /* for a bound array, a number that changes with its contents; NULL: a planned value */
   const uint64_t *version;
   /* b > 0: (N, C, space) is stored as (N, C / b, space, b) */
   int block;
 };
-/* The address of an operand before memory is planned. Never dereferenced. */
+/* The address of an operand before memory is planned; it is never dereferenced. */
 #define OPERAND_PLANNED ((void *)ALIGN)
 
 struct run {
   int is_train;
   struct rng_state rng;
-  /* the same in the device's memory, read by recorded steps (K_DRAWS_ON_DEVICE); NULL: none */
+  /* the same in device memory, read by recorded steps (K_DRAWS_ON_DEVICE); NULL: none */
   const struct rng_state *rng_on_device;
 };
 
-/* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[] as
-** `grad` lists them; out[k] is the gradient of forward input k and has its shape, with p NULL if it
-** is unused. A kernel writes all elements of each output with p set. It must not allocate memory.
-** One queue thread at a time calls it with a given struct call; it opens parallel regions itself.
-** Errors: fail(TY_ERUN, ...), without operator and node, which the caller adds. */
+/* The argument of a kernel. A forward kernel gets the operator's inputs and all its outputs. A
+** backward kernel gets in[] as `grad` lists them; out[k] is the gradient of forward input k and has
+** its shape, with p NULL if it is unused. A kernel writes all elements of each output with p set.
+** It must not allocate memory. One queue thread at a time calls it with a given struct call; it
+** opens parallel regions itself. Errors: fail(TY_ERUN, ...), without operator and node, which the
+** caller adds. */
 struct call {
   const struct op *op;
   /* the device whose memory has the operands and whose queue runs the kernel */
@@ -63,9 +64,9 @@ struct call {
   int precision;                                      /* PRECISION_*, of float32 products */
   /* weights change at each run, so packed copies are not worth keeping */
   bool trains;
-  /* for a node with inputs that it overwrites ("name~"): its gradient operator runs too */
+  /* for a node with inputs that it overwrites ("name~"): whether its gradient operator runs, too */
   bool with_grad;
-  const struct epilogue *epilogue;                    /* NULL: nothing */
+  const struct epilogue *epilogue;                    /* NULL: nothing is fused */
   /* outputs as they are stored, if half types are converted around the kernel; NULL: as in out */
   const struct operand *stored;
   const void *row;                                    /* kernel.row of the kernel that runs */
@@ -74,7 +75,7 @@ struct call {
   /* the kernel's `before` has run for this call; its `after` will */
   bool prepared, finished_later;
 };
-/* Returns the dtype in which output i is stored, which may be narrower than that in which it is
+/* Returns the dtype in which output i is stored, which may be narrower than the one in which it is
 ** computed. */
 static inline int stored_dtype(const struct call *c, int i)
 {
@@ -89,24 +90,25 @@ static inline bool in_blocks(const struct call *c)
     if (c->out[i].block) return true;
   return false;
 }
-/* Returns the fused operation of a kind, which kernel.fuses must allow; NULL: there is none. */
+/* Returns the fused operation of a kind, which kernel.fuses must allow; NULL if there is none. */
 static inline const struct fused_op *find_fused(const struct call *c, enum fused_kind kind)
 {
   return epilogue_find(c->epilogue, kind);
 }
-/* Returns ACT_* of POST_ACT. */
+/* Returns the ACT_* of POST_ACT; ACT_NONE if there is none. */
 static inline int fused_act(const struct call *c)
 {
   const struct fused_op *f = find_fused(c, POST_ACT);
   return f ? f->act : ACT_NONE;
 }
-/* Returns the scaling of POST_SCALE; NULL: there is none. */
+/* Returns the scaling of POST_SCALE; NULL if there is none. */
 static inline const struct scaling *fused_scaling(const struct call *c)
 {
   const struct fused_op *f = find_fused(c, POST_SCALE);
   return f ? f->scaling : NULL;
 }
-/* Applies POST_ACT to out[0] in a separate pass, for kernels that cannot do it in their loops. */
+/* Applies POST_ACT, which must be relu or gelu, to out[0] in a separate pass, for kernels that
+** cannot do it in their loops. */
 void epilogue_act(const struct call *c);
 
 enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks, or none */
@@ -129,11 +131,11 @@ enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
        T_INT = 1 << TY_U8 | 1 << TY_I8 | 1 << TY_I32 | 1 << TY_I64 | 1 << TY_BOOL };
-/* Work done together, in few launches, for several calls of a segment: on an input before the first
+/* Work that is done in few launches for several calls of a segment: on an input before the first
 ** call runs, or on an output after the last one. */
 struct together {
   int operand;                                        /* which input or output */
-  /* Returns whether a call takes part. Shapes and dtypes known, no pointers */
+  /* Returns whether a call takes part. Shapes and dtypes are known, pointers are not. */
   bool (*takes)(const struct call *c);
   int  (*run)(struct call *const *list, int n);
 };
@@ -153,7 +155,7 @@ struct kernel {
   uint32_t     add;                                   /* bit k: it can add to out[k] */
   uint32_t     flags;                                 /* K_* */
   /* IN_BLOCKS(1 << i, 1 << o): inputs and outputs that may have their channels in blocks; bit 15
-  ** means all from number 15 on */
+  ** stands for all from index 15 on */
   uint32_t     blocks;
   /* > 0: the state is only the packed input packs - 1, and is shared by steps that read the same
   ** bound array */
@@ -161,16 +163,16 @@ struct kernel {
   /* Sets a and d if the call computes a[i] x + d[i] for channel i of input 0, independent of its
   ** values. Returns false if it does not. a NULL: only asks. */
   bool       (*affine)(const struct call *c, double *a, double *d);
-  /* CAN(POST_ACT) | ...: what can be fused with it; refuse and scratch see POST_SCALE in the
-  ** call */
+  /* CAN(POST_ACT) | ...: operations that can be fused with it; refuse and scratch see POST_SCALE in
+  ** the call */
   uint32_t     fuses;
   /* Returns the number of leading axes of input 0 along which elements, the rows, are independent:
   ** a call with some rows of all operands, except the inputs in `whole` (bits), computes these rows
   ** and cannot fail. NULL or 0: none. Only used if half types are converted around the kernel. */
   int        (*lead)(const struct call *c);
   uint32_t     whole;
-  /* The state of a kernel with `before` is made by that. An operator's forward and backward kernel
-  ** share it if they have the same `done`. */
+  /* `before` makes the state of its kernel. An operator's forward and backward kernel share it if
+  ** they have the same `done`. */
   const struct together *before;
   const struct together *after;
   /* Passed to `run` in call.row, for kernels that share a function. */

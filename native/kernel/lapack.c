@@ -4,7 +4,8 @@
 #include "kernel/openblas.h"
 #include "kernel/vec/vec.h"
 
-/* LAPACK's symbols, float32 and float64. Texts are followed, at the end, by their lengths. */
+/* LAPACK's symbols, float32 and float64. The lengths of texts are passed after all other
+** arguments. */
 #define DECLARE(s, R) \
   extern void s##potrf_(const char *uplo, const int *n, R *a, const int *lda, int *info, size_t); \
   extern void s##potri_(const char *uplo, const int *n, R *a, const int *lda, int *info, size_t); \
@@ -20,7 +21,7 @@
 DECLARE(s, float)
 DECLARE(d, double)
 
-/* columns that LAPACK processes at once, for which it needs workspace */
+/* Columns that LAPACK processes at once; its workspace is that much per row. */
 enum { PANEL = 32 };
 
 /* -- triangles --------------------------------------------------------------------------------- */
@@ -38,7 +39,7 @@ static void lapack_fill_other(int dtype, bool lower, int64_t n, void *a, bool mi
     }
 }
 
-/* Factors a block on the diagonal of an n x n matrix. */
+/* Factorizes a block on the diagonal of an n x n matrix. Returns LAPACK's info. */
 static int lapack_factor_block(int dtype, bool lower, int64_t block, int64_t n, void *a)
 {
   int size = (int)block, row = (int)n, bad = 0;
@@ -49,8 +50,8 @@ static int lapack_factor_block(int dtype, bool lower, int64_t block, int64_t n, 
   return bad;
 }
 
-/* Divides what is below (lower) or beside the factor f of a block by it, and takes the product of
-** the quotient with itself from the rest of the matrix. */
+/* Divides the part below (lower) or beside the factor f of a block by it, and subtracts the product
+** of the quotient with its transpose from the rest of the matrix. */
 #define REDUCE_REST(s, R) do { \
   R *f = at, *side = f + (lower ? block * n : block), *corner = f + block * n + block; \
   int m = lower ? rest : (int)block, k = lower ? (int)block : rest, part = \
@@ -61,8 +62,8 @@ static int lapack_factor_block(int dtype, bool lower, int64_t block, int64_t n, 
       side, (int)n, 1, corner, (int)n); \
 } while (0)
 
-/* Factorizes a matrix. LAPACK takes a small one as a whole; large ones are taken in blocks, between
-** which Ctrl-C is looked for. */
+/* Factorizes a small matrix in one call of LAPACK, a large one in blocks, so that Ctrl-C is checked
+** in between. */
 int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
 {
   enum { WHOLE_COLUMNS = 2048, BLOCK_COLUMNS = 256 };
@@ -95,8 +96,8 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
   return bad;
 }
 
-/* Rows (a triangle on the right) or columns of b are independent of each other: a large b goes
-** through in parts, between which Ctrl-C is looked for. */
+/* Rows (with a triangle on the right) or columns of b are independent of each other. A large b is
+** handled in parts, so that Ctrl-C is checked in between. */
 enum { LARGE_BLOCK = 256 };
 
 static int64_t lapack_count_triangle_part(bool right, int64_t m, int64_t n)
@@ -141,7 +142,7 @@ static double lapack_get_number(int dtype, const void *a, int64_t i)
   return dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i];
 }
 
-/* Fills the inverse of a matrix that has a NaN with NaN: some versions of LAPACK lose it. */
+/* Fills a with NaN if it has one, since some versions of LAPACK lose it. Returns whether it did. */
 static bool lapack_fill_nan(int dtype, int64_t n, void *a)
 {
   int64_t i = 0;
@@ -209,7 +210,7 @@ size_t eigen_work(int dtype, int64_t n)
       (size_t)lapack_count_eigen_ints(n) * sizeof(int);
 }
 
-/* Returns whether all entries are finite: LAPACK need not come to an end on others. */
+/* Returns whether all entries are finite; with others, LAPACK might not end. */
 static bool lapack_all_finite(int dtype, int64_t n, const void *a)
 {
   for (int64_t i = 0; i < n; i++)
@@ -240,7 +241,8 @@ struct matrix_loop {
   int64_t bad;
 };
 
-/* Keeps the least number of a matrix that failed, in whatever order they fail. */
+/* Runs matrices begin .. end - 1. Keeps the smallest index of those that failed, in whatever order
+** they fail. */
 static void lapack_run_range(int64_t begin, int64_t end, void *context)
 {
   struct matrix_loop *s = context;
@@ -262,7 +264,7 @@ int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
   const int threads = n == 1 ? 1 : (int)MIN(n, parallel_threads());
   if (openblas_enter(threads)) return STACK_REFUSED;
   if (n == 1)
-    lapack_run_range(0, 1, &s); /* products inside have the cores */
+    lapack_run_range(0, 1, &s); /* leaves the cores to the products inside */
   else
     parallel_for_stoppable(n, NS_ELEMENT * MAX(cost, 1), lapack_run_range, &s);
   openblas_leave(threads);

@@ -1,17 +1,16 @@
 /* lapack.h - factorisations of dense row-major matrices by OpenBLAS: float32 and float64, one
 ** matrix per call, on the calling thread.
 **
-** LAPACK is column-major and so sees the transpose: our lower triangle is its upper one, our rows
-** are its columns. Callers need not know that. Functions of type int return 0, or else "bad" as
-** described. stack_run distributes the matrices of a call over the cores.
-*/
+** LAPACK is column-major and so sees the transpose; functions hide this. Functions of type int
+** return 0, or another number in the cases listed as "bad". stack_run distributes the matrices of a
+** call over the cores. */
 #pragma once
 #include "kernel/kernel.h"
 
 /* Factorizes a in place (Cholesky); the other triangle becomes 0. Bad: not positive definite. */
 int    cholesky_factor(int dtype, bool lower, int64_t n, void *a);
-/* Replaces a triangle a by (a a^T)^-1 (lower) or (a^T a)^-1, both triangles. Bad: a zero on the
-** diagonal. */
+/* Replaces a triangle a by (a a^T)^-1 (lower) or (a^T a)^-1, with both triangles. Bad: a zero on
+** the diagonal. */
 int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);
 /* Computes b (m, n) = alpha op(a) b or alpha b op(a). */
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
@@ -25,8 +24,8 @@ int    lu_factor(int dtype, int64_t n, void *a, int32_t *pivot);
 int    lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work);
 /* Factorizes a (m, n) = l q, m <= n; a becomes q. */
 void   lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);
-/* Computes eigenvalues, ascending, of a symmetric matrix, of which the lower triangle is read; the
-** rows of a become the eigenvectors. Bad: no convergence. */
+/* Computes eigenvalues, ascending, of a symmetric matrix a, whose lower triangle is read; the rows
+** of a become the eigenvectors. Bad: no convergence. */
 int    eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work);
 /* Return the bytes of `work`. */
 size_t lu_inverse_work(int dtype, int64_t n);

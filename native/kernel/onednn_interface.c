@@ -122,7 +122,7 @@ bool onednn_append_sum(dnnl_post_ops_t ops)
 
 bool onednn_append_act(dnnl_post_ops_t ops, dnnl_alg_kind_t kind)
 {
-  /* steepness of softrelu, slope of relu below 0 */
+  /* oneDNN's alpha: 1 is the steepness of softrelu, 0 the slope of relu below 0 */
   const float alpha = kind == dnnl_eltwise_soft_relu;
   return !dnnl_post_ops_append_eltwise(ops, kind, alpha, 0);
 }

@@ -2,8 +2,7 @@
 ** descriptors, convolutions, post-ops.
 **
 ** A descriptor is a pointer in both. Free those made by functions below with onednn_desc_free;
-** those that a primitive or memory object returns belong to it.
-*/
+** those returned by a primitive or memory object belong to it. */
 #pragma once
 #include <oneapi/dnnl/dnnl.h>
 #include <stdbool.h>
@@ -14,7 +13,7 @@ typedef const dnnl_memory_desc_t *onednn_desc;
 typedef const_dnnl_memory_desc_t onednn_desc;
 #endif
 
-/* Describe memory of float32, or of the given type; NULL: failed. */
+/* Return descriptions of memory of float32, or of a type; NULL on failure. */
 onednn_desc onednn_strided(int n, const dnnl_dims_t dim, const dnnl_dims_t step);
 onednn_desc onednn_tagged(
     int n, const dnnl_dims_t dim, dnnl_data_type_t type, dnnl_format_tag_t tag);
@@ -24,7 +23,8 @@ enum { X, W, Y, OPERANDS };                           /* data, weight, output, o
 
 struct onednn_conv { onednn_desc d[OPERANDS], bias; dnnl_dims_t stride, dilate, pad; };
 
-/* Make a primitive descriptor of a direction; NULL: failed. hint: that of the forward direction. */
+/* Return primitive descriptors of a direction; NULL on failure. hint: that of the forward
+** direction. */
 dnnl_primitive_desc_t onednn_forward(
     const struct onednn_conv *c, dnnl_prop_kind_t kind, dnnl_primitive_attr_t attr);
 dnnl_primitive_desc_t onednn_back_data(

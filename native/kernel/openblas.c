@@ -1,15 +1,14 @@
-/* openblas.c - see openblas.h. Memory that other threads take between our check and OpenBLAS's
-** allocation cannot be prevented.
-*/
+/* openblas.c - see openblas.h. Other threads can still take memory between this check and
+** OpenBLAS's allocation. */
 #include <sys/mman.h>
 #include "base/system.h"
 #include "kernel/openblas.h"
 
-/* bytes of a buffer; builds for other processors use less */
+/* Bytes of a buffer of OpenBLAS; builds for other processors use less. */
 #define BUFFER ((size_t)128 << 20)
 
-static int inside;  /* threads between enter and leave */
-static int buffers; /* buffers that it is known to have */
+static int inside;  /* threads between enter and leave; atomic */
+static int buffers; /* buffers that OpenBLAS is known to have; atomic */
 
 static int openblas_probe_memory(int missing)
 {

@@ -7,11 +7,11 @@
 
 struct move;
 struct reduce;
-/* Random numbers of a law of base/laws.h, named by `law`. draws: the law draws with parameters a
-** and b; else numbers are a + b z of its variate z, named by `standard`, at most limit. law NULL:
-** integers from low, below low + span. pa and pb (pb NULL: one parameter) replace a and b by arrays
-** whose elements are each for `each` results; LAW_valid checks them and LAW_affine converts them.
-** call and want: for errors about invalid ones. */
+/* Random numbers of a law of base/laws.h, whose name is `law`. draws: the law draws with parameters
+** a and b; else numbers are a + b z with the variate z named `standard`, at most limit. law NULL:
+** integers low .. low + span - 1. pa and pb, unless NULL, replace a and b by arrays, of which each
+** element is for `each` results; pb is NULL for laws with one parameter. LAW_valid checks their
+** elements, LAW_affine converts them. call and want: for errors about invalid ones. */
 struct random_numbers {
   struct rng_key key;
   const char *law, *standard;
@@ -25,11 +25,11 @@ struct random_numbers {
   const char *want;
 };
 struct primitives {
-  /* moves elements on the device */
+  /* moves elements, as move_run does */
   int    (*move)(int device, const struct move *m, void *dst, const void *src, size_t size);
-  /* sets each element of the nest to the first `size` bytes of value */
+  /* sets each element of the move's destination to the first `size` bytes of value */
   int    (*set)(int device, const struct move *m, void *dst, uint64_t value, size_t size);
-  /* sums over axes; add: adds to y; tmp: sum_scratch bytes */
+  /* sums over axes; add: adds to y; tmp: sum_scratch bytes of device memory */
   int    (*sum)(
       int device, const struct reduce *r, const void *x, void *y, bool add, void *tmp);
   size_t (*sum_scratch)(const struct reduce *r);
@@ -40,5 +40,5 @@ struct primitives {
   int    (*random)(int device, const struct random_numbers *r, void *y, int dtype, int64_t n);
 };
 void primitives_register(int kind, const struct primitives *p);
-/* Returns the functions of a device; NULL: the CPU's own. */
+/* Returns the functions of a device; NULL for the CPU. */
 const struct primitives *primitives_of(int device);

@@ -1,12 +1,10 @@
 /* strided_copy.c - see strided_copy.h.
 **
-** Axes of one element go away, the others are ordered by their stride in dst, and neighbours
-** that are one axis in both arrays are joined. The innermost axis and a partner form a plane; a
-** plane is cut into blocks, and blocks are the units of parallel work. Where src runs along the
-** partner instead of the innermost axis, the partner is that axis and blocks are transposed
-** through small square tiles of whole cache lines, so that both sides are touched a line at a
-** time.
-*/
+** Axes of one element are dropped, the others are ordered by their stride in dst, and neighbours
+** that form one axis in both arrays are joined. The innermost axis and a partner form a plane.
+** Planes are cut into blocks, which are the units of parallel work. If src is contiguous along
+** another axis than the innermost one, that axis is the partner, and blocks are transposed in small
+** square tiles of whole cache lines, so that both sides are accessed a line at a time. */
 #include "base/stream_copy.h"
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
@@ -14,8 +12,8 @@
 enum {
   UNIT_ELEMENTS = 32768,
   TILE_SIDE = 128,                                    /* elements of a transposed block's side */
-  LINE_BYTES = 64,                                    /* of a cache line */
-  LOOP_BYTES = 96,                                    /* up to which loops beat memcpy */
+  LINE_BYTES = 64,                                    /* bytes of a cache line */
+  LOOP_BYTES = 96,                                    /* most bytes for which loops beat memcpy */
 };
 
 typedef uint8_t  u8  __attribute__((may_alias));
@@ -48,7 +46,7 @@ static void tile_##T(T *d, int64_t to1, const T *s, int64_t from0) \
   for (int j = 0; j < N; j++) memcpy(line[j], s + j * from0, LINE_BYTES); \
   for (int i = 0; i < N; i++, d += to1) for (int j = 0; j < N; j++) d[j] = line[j][i]; \
 } \
-/* to0 = from1 = 1 */ \
+/* Requires to0 = from1 = 1. */ \
 static void transpose_##T(const struct plane *p, T *d, const T *s) \
 { \
   enum { N = LINE_BYTES / sizeof(T) }; \
@@ -128,8 +126,8 @@ void move_simplify(const struct move *m, struct move *out)
   }
 }
 
-/* Finds the axis that src runs along, where that is not the innermost one: it becomes the inner
-** one's partner. */
+/* Makes the axis along which src is contiguous the partner of the innermost axis. Returns false if
+** that is the innermost axis itself, or either axis is short. */
 static bool strided_find_partner(struct move *m)
 {
   int in = m->n - 1;
@@ -150,7 +148,7 @@ struct copy_plan {
   bool across;
   /* elements of a block along the axes of the plane */
   int64_t side1, side0;
-  int64_t count1, count0;                             /* blocks along them */
+  int64_t count1, count0;                             /* number of blocks along them */
 };
 
 static void strided_plan_range(int64_t begin, int64_t end, void *context)
@@ -219,7 +217,7 @@ int move_set(int device, const struct move *m, void *dst, const void *value, siz
 
 /* -- plain bytes ------------------------------------------------------------------------------- */
 
-/* a byte that is copied: 0.04 ns, an estimate */
+/* Nanoseconds of a byte that is copied: 0.04, an estimate. */
 #define COPY_NS (PARALLEL_CHUNK_NS / (1 << 18))
 struct byte_copy { char *dst; const char *src; bool past; };
 

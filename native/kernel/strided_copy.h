@@ -1,13 +1,12 @@
-/* strided_copy.h - strided copies of elements of any size: what transpose, slice, Concat, tile,
-** flip and their like do.
+/* strided_copy.h - strided copies of elements of any size, for transpose, slice, Concat, tile, flip
+** and others.
 **
 ** A move is a nest of axes, outermost first: element (i, j, ...) goes from src[i * from0 + j *
 ** from1 + ...] to dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative; `from`
-** may be 0 (one element to many places). No element of dst is written twice, and dst and src do not
-** overlap. Elements have 1, 2, 4 or 8 bytes and are not interpreted. Order of calls: { 0 },
-** move_axis for each axis, move_run. device: that of dst and src; kernels pass their call's. A
-** kernel that only calls these runs on any device (K_ANYWHERE).
-*/
+** may be 0 (one element to many positions). No element of dst is written twice, and dst and src do
+** not overlap. Elements have 1, 2, 4 or 8 bytes and are not interpreted. Order of calls: { 0 },
+** move_axis for each axis, move_run. device: the one of dst and src; kernels pass their call's. A
+** kernel that only calls these functions runs on any device (K_ANYWHERE). */
 #pragma once
 #include "kernel/kernel.h"
 
@@ -24,7 +23,7 @@ static inline void move_axis(struct move *m, int64_t dim, int64_t to, int64_t fr
 /* Makes an equal move with few axes, but at least two: axes of one element are dropped, axes that
 ** are contiguous in both arrays are joined, and the rest is ordered by stride in dst. */
 void move_simplify(const struct move *m, struct move *out);
-/* Copies; parallel. */
+/* Copies the elements of a move; parallel. */
 int move_run(int device, const struct move *m, void *dst, const void *src, size_t size);
 /* Sets each element of dst to *value, which is in host memory; `from` is ignored. */
 int move_set(int device, const struct move *m, void *dst, const void *value, size_t size);
@@ -53,7 +52,7 @@ static inline int64_t product_of(const ty_desc *d, int from, int to) /* of dims 
   for (int i = from; i < to; i++) n *= d->dim[i];
   return n;
 }
-/* Stores a number as an element of any dtype, as a C cast does, but out of range as the nearest
+/* Stores a number as an element of any dtype, as a C cast does; out of range, as the nearest
 ** number. */
 void    set_number(void *p, int dtype, double value);
 /* Returns element i, of any dtype, truncated to an integer; INT64_MIN if it is NaN. */
@@ -66,8 +65,8 @@ int move_zeros(const struct call *c, int k);
 /* Copies input 0 to output 0; further outputs (gradients) are zeros. */
 int copy_kernel(struct call *c);
 
-/* A kernel table of one function that moves elements of any dtype. MOVE_ANYWHERE: by the functions
-** above alone. */
+/* A kernel table of one function that moves elements of any dtype. MOVE_ANYWHERE: one that only
+** calls the functions above. */
 #define MOVE_KERNEL(table, function) \
   static const struct kernel table[] = { { .name = "move", .run = function, .types = T_ANY }, \
                                          { 0 } };

@@ -1,10 +1,10 @@
-/* variates.h - numbers of a distribution, each a pure function of (seed, counter, node, element).
+/* variates.h - random numbers of a distribution; each is a pure function of (seed, counter, node,
+** element).
 **
-** An element's first four random words are its Philox block (base/philox.h); laws that need more
-** use blocks of elements 2^40 further on, so that no two elements share a word. Standard variates
-** (base/laws.h) are computed by vector loops, compiled per instruction set, with equal bits
-** (kernel/isa/variates.c).
-*/
+** The first four random words of an element are its Philox block (base/philox.h). Laws that need
+** more use blocks of elements 2^40 further on, so that no two elements share a word. Standard
+** variates (base/laws.h) are computed by vector loops, compiled per instruction set, with equal
+** bits (kernel/isa/variates.c). */
 #pragma once
 #include "kernel/kernel.h"
 #include "base/laws.h"

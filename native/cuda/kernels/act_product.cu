@@ -1,14 +1,14 @@
-// act_product.cu - a small product G W, the gradient of data; G is (rows x depth), W (depth x
-// columns). Where the data is an activation's output Y (rows x columns), with its gradient: G W,
-// rounded to T, times the slope at Y. Method: a block makes a tile of 32 x 32, a thread four
-// elements of a column of it, from slabs of 32 products in shared memory; where a library has
-// made G W, a thread a load of it, in place. Bound: latency and shared memory, of one slab after
-// the other; of what is in place bytes.
+// act_product.cu - a small product G W, a gradient of data; G is (rows x depth), W (depth x
+// columns). If the data is the output Y (rows x columns) of an activation, the gradient of the
+// activation follows: G W, rounded to T, times the slope at Y. Method: one block per tile of 32 x
+// 32, four elements of a column per thread, from slabs of 32 products in shared memory. If a
+// library has computed G W, act_back multiplies it in place, one load per thread. Bound: latency
+// and shared memory of the slabs, one after the other; in place, bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define ACT 1  // ACT_* (kernel/epilogue.h): none, relu, sigmoid or tanh
-#define ADD 0  // 1: the product is added to what is there; ACT is none
+#define ADD 0  // 1: adds the product to the elements of dy; ACT is none
 #define PACK 4 // elements of a load
 #include "team.cuh"
 #endif
@@ -17,14 +17,14 @@
 #endif
 
 #define TILE 32
-#define LINES 8 // of a tile that the threads of a block cover at once
+#define LINES 8 // rows of a tile that the threads of a block cover at once
 #define STEP 4  // elements of G that a thread reads at once
 typedef own_precision<T>::type A;
 typedef lanes<A, STEP> G;
 
 enum { ACT_NONE = 0, ACT_RELU = 1, ACT_SIGMOID = 2 };
 
-// Returns g, as T has it, times the slope where the activation's output is y: NaN where that is.
+// Returns g, rounded to T, times the activation's slope where its output is y; NaN where y is NaN.
 FN A act_gradient(A g, T y)
 {
   const A v = get<A>(y), step = v > 0 ? 1 : v == v ? 0 : v;

@@ -1,17 +1,18 @@
-// batch_norm.cu - BatchNorm over (outer, k, inner) and its gradient, with a sum and a relu after.
-// Method: two launches each. A block sums a part of the elements of its channels, about one of
-// them, with compensation; then blocks join the parts of their channels, always in the same order,
-// and go over the elements again. LAST: inner is 1, neighbours are neighbouring channels. Elements
-// are taken 16 bytes at a time (PACK) where they allow it. Bound: bytes; forward reads x twice and
-// writes y, backward reads dy and x twice and writes dx. Where dy is the gradient of a relu after a
-// sum of layers, the first pass of backward computes and writes it (KEPT).
+// batch_norm.cu - BatchNorm over (outer, k, inner) and its gradient, optionally followed by a sum
+// and a relu. Method: two launches each. In the first one, each block computes the sums of one part
+// of its channels, compensated, and in forward relative to the channel's first element there. In
+// the second one, blocks join the parts of their channels in a fixed order and go over the elements
+// again. LAST: inner is 1, neighbours are neighbouring channels. Elements are loaded 16 bytes at a
+// time (PACK) where alignment allows it. Bound: bytes; forward reads x twice and writes y, backward
+// reads dy and x twice and writes dx. KEPT: dy belongs to a relu that follows a sum of layers; the
+// first launch of backward computes the gradient of that relu and writes it.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define P float      // parameters and statistics
 #define PACK 4       // elements of a load
 #define LAST 0
-#define RELU 0       // 1: after it; 2: the same, and backward reads the output; 3: KEPT
+#define RELU 0       // 1: a relu follows; 2: and backward reads its output; 3: KEPT
 #define TEAM 256
 #include "team.cuh"
 #endif
@@ -19,20 +20,21 @@
 typedef computes<T>::type C;
 typedef lanes<T, PACK> L;
 #define KEPT (RELU == 3)
-#define CHANNELS (LAST ? PACK : 1)  // of a thread
-#define CHANNEL(v) (LAST ? (v) : 0) // of lane v
+#define CHANNELS (LAST ? PACK : 1)  // channels of a thread
+#define CHANNEL(v) (LAST ? (v) : 0) // the channel of lane v of a pack
 
 struct batch_args {
   i64 outer, k, inner, parts, chunks;
-  i64 width; // threads of a row of packs, a power of two; a row is `inner` elements, LAST: k
+  i64 width; // threads per row, a power of two; a row has `inner` elements, LAST: k
   double eps, momentum;
-  i32 fixed, batch, variance, ones; // variance: the third output is it; ones: gamma becomes 1
+  i32 fixed, batch, variance, ones; // variance: the third output is it; ones: sets gamma to 1
 };
 
-// What a thread goes over: from `row` to `rows`, of each the packs from `from` on.
+// The elements of a thread: rows `row`, row + step, .. below `rows`, and of each row the packs from
+// `from` on.
 struct batch_walk {
   i64 part, channel, row, rows, step, from, packs, row_size, base;
-  int stride; // neighbours that differ by this much have the same channels
+  int stride; // threads whose indices differ by a multiple of it have the same channels
   bool active;
 };
 
@@ -92,7 +94,8 @@ FN bool dies(C v) { return v <= 0; } // NaN stays
 
 // -- forward ------------------------------------------------------------------------------------
 
-// Writes to `part` the mean of each part and channel, and the sum of squares about it.
+// Writes to `part` (parts, k, 2) the mean of each part and channel, and the sum of squares about
+// it.
 extern "C" __global__ void batch_parts(
     double *part, const T *x, const struct batch_args __grid_constant__ s)
 {
@@ -202,16 +205,16 @@ FN C passed(const batch_line &l, T dy, T x, T y)
   return dead ? 0 : get<C>(dy);
 }
 
-// Returns relu's gradient by its output, as its formula has it: NaN and infinities stay.
+// Returns the slope of relu from its output, as its formula does: a NaN stays NaN.
 FN C slope_of(T y)
 {
   const C v = get<C>(y);
   return v > 0 ? 1 : v == v ? 0 : v;
 }
 
-// Writes to `part` the sums of dy and of dy (x - mean) of each part and channel. KEPT: dy, plus
-// `more` where that is given, is what the gradient of the relu with output y is of, which is
-// written to `kept`; it may have the place of what it is of.
+// Writes to `part` (parts, k, 2) the sums of dy and of dy (x - mean) of each part and channel.
+// KEPT: dy (plus `more` unless NULL) is first multiplied by the slope of the relu with output y,
+// and the product is written to `kept`, which may be dy or `more`.
 extern "C" __global__ void batch_back_parts(double *part, T *kept, const T *dy, const T *more,
     const T *x, const T *y, const P *mean, const P *third, const P *gamma, const P *beta,
     const struct batch_args __grid_constant__ s)

@@ -1,5 +1,5 @@
-// bias.cu - what follows a convolution where it cannot be in it, in place over (outer, k, inner): a
-// bias per channel and relu. Method: a thread an element. Bound: bytes.
+// bias.cu - a bias per channel and relu after a convolution whose library does not include them, in
+// place over (outer, k, inner). Method: one thread per element. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float

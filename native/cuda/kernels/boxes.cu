@@ -1,8 +1,9 @@
 // boxes.cu - detection: overlaps, greedy suppression, pairs, offsets from anchors and back, anchors
-// of cells, targets of anchors. Boxes and overlaps are those of kernel/element/boxes.h; all choices
-// are the CPU's. Method: a thread a box or pair; what is chosen by score is sorted first (sort.cu),
-// equal scores in their order; a block a sample walks through it, its threads look at the boxes
-// after it. Bound: of suppression the square of the boxes over the threads, of pairs their number.
+// of cells, targets of anchors. Boxes and overlaps are computed by kernel/element/boxes.h, and all
+// choices equal the CPU's. Method: one thread per box or pair; candidates for a choice by score are
+// sorted first (sort.cu), with equal scores in their order. Then one block per sample walks through
+// the sorted boxes, and its threads compare the current one with those after it. Bound: for
+// suppression, the square of the number of boxes over the threads; for pairs, their number.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/boxes.h"
@@ -109,7 +110,7 @@ extern "C" __global__ void nms_keys(
   }
 }
 
-// Returns how many of a sample's n sorted keys take part: those that are not ~0.
+// Returns how many of a sample's n sorted keys take part, that is, are not ~0.
 FN i64 taking_part(const sort_key *keys, i64 n)
 {
   i64 low = 0, high = n;
@@ -123,8 +124,8 @@ FN i64 taking_part(const sort_key *keys, i64 n)
   return low;
 }
 
-// Writes row `from` of x as row `to` of the result, in the requested form. Boxes that start left of
-// 0 mark empty rows and are not converted.
+// Writes row `from` of x as row `to` of the result, in the requested form. A box whose first
+// coordinate is below 0 marks an empty row and is not converted.
 FN void write_row(T *y, i32 *record, const T *x, i64 to, i64 from, const nms_args &s)
 {
   if (LEADS && record) record[to] = (i32)from;
@@ -138,8 +139,8 @@ FN void write_row(T *y, i32 *record, const T *x, i64 to, i64 from, const nms_arg
   for (int k = 0; k < 4; k++) y[to * s.width + s.box + k] = (T)v[k];
 }
 
-// Suppresses boxes that overlap a better one. gone: scratch, zeros at first, a number a box. y and
-// record may be NULL.
+// Suppresses boxes that overlap one with a higher score. gone: scratch, one number per box,
+// initially 0. y and record may be NULL.
 extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *keys, i32 *gone,
     const struct nms_args __grid_constant__ s)
 {
@@ -175,8 +176,8 @@ extern "C" __global__ void nms(T *y, i32 *record, const T *x, const sort_key *ke
   }
 }
 
-// Writes to `record` the number of each row in its sample, for topk 0, where all rows stay as they
-// are.
+// Writes to `record` the index of each row in its sample, for topk 0, which keeps all rows in
+// place.
 extern "C" __global__ void number_rows(i32 *record, i64 count, i64 n)
 {
   EACH(i, count) record[i] = (i32)(i % n);
@@ -203,7 +204,7 @@ extern "C" __global__ void match_keys(
   EACH(i, s.samples * n) keys[i] = { best_first(s.ascend ? -(double)x[i] : (double)x[i]), i % n };
 }
 
-// Pairs rows with columns, the best number first; a thread a sample. Unpaired ones get -1.
+// Pairs rows with columns, the best number first; one thread per sample. Unpaired ones get -1.
 extern "C" __global__ void match(T *row, T *column, const T *x, const sort_key *keys,
     const struct match_args __grid_constant__ s)
 {
@@ -269,8 +270,8 @@ FN i64 count_objects(const T *label, const target_args &s)
   return n;
 }
 
-// Matches the best pair of a free anchor and a free object, again and again until no pair overlaps.
-// Returns the number of pairs.
+// Matches the pair of a free anchor and a free object with the largest overlap, repeatedly until no
+// such pair overlaps. Returns the number of pairs.
 FN i64 match_pairs(anchor_match *match, const double *overlap, i32 *matched, i64 objects,
     const target_args &s)
 {
@@ -299,7 +300,7 @@ FN i64 match_pairs(anchor_match *match, const double *overlap, i32 *matched, i64
   }
 }
 
-// Returns the probability of background, the first of a softmax over the scores.
+// Returns the probability of the background, class 0 of the softmax over the scores.
 FN double background(const T *score, const target_args &s)
 {
   double most = -INFINITY, sum = 0;
@@ -309,8 +310,8 @@ FN double background(const T *score, const target_args &s)
 }
 
 // Matches anchors with objects. overlap: scratch (samples, anchors, objects). Writes keys of the
-// anchors that may become negatives, the least sure to be background first, and to `wanted` how
-// many of them are needed.
+// anchors that may become negatives, in rising order of their background probability, and to
+// `wanted` how many negatives are needed.
 extern "C" __global__ void match_anchors(anchor_match *match, sort_key *keys, i64 *wanted,
     double *overlap, i32 *matched, const T *anchor, const T *label, const T *score,
     const struct target_args __grid_constant__ s)
@@ -398,7 +399,7 @@ struct detection_args {
 };
 struct detection { double id, score, corner[4]; };
 
-// Writes each anchor as a detection, its key by score to `best`, and its key in the order of the
+// Writes each anchor as a detection, its key by score to `best`, and its key in the order of
 // anchors to `found`.
 extern "C" __global__ void find_objects(detection *all, sort_key *best, sort_key *found,
     const T *score, const T *offset, const T *anchor,
@@ -438,8 +439,8 @@ FN void write_detection(T *y, const detection &d, bool kept)
   for (int k = 0; k < 4; k++) y[2 + k] = (T)d.corner[k];
 }
 
-// Writes the detections of each sample: the best first, sorted; the others after them in the order
-// of the anchors, with id -1.
+// Writes the detections of each sample: the best first, sorted; then the others in the order of
+// anchors, with id -1.
 extern "C" __global__ void detect(T *y, const detection *all, const sort_key *best,
     const sort_key *found, i32 *gone, const struct detection_args __grid_constant__ s)
 {

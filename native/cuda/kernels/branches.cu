@@ -1,5 +1,5 @@
-// branches.cu - the ways into and out of parts that run only where a guard, one byte, holds.
-// Method: a thread an element; what was skipped is not read. Bound: bytes.
+// branches.cu - copies at the entry and the exit of parts that run only if a guard, one byte, is
+// not 0. Method: one thread per element; results of skipped parts are not read. Bound: bytes.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -7,8 +7,8 @@
 #include "team.cuh"
 #endif
 
-// Writes a guard: whether the condition (or its contrary, negate) holds, and `outer`, the guard
-// around it, unless that is NULL.
+// Writes a guard: whether the condition holds (with `negate`, does not hold) and the enclosing
+// guard `outer` does. outer may be NULL.
 extern "C" __global__ void guard(u8 *y, const T *condition, const u8 *outer, i32 negate)
 {
   EACH(i, 1) y[i] = (!outer || *outer) && (get<double>(*condition) != 0) != (negate != 0);
@@ -21,9 +21,9 @@ extern "C" __global__ void choose(
   EACH(i, n) y[i] = from[i];
 }
 
-// Copies x to `first` if the guard holds, else to `second`, and zeros to the other one. One of them
-// may be NULL, and one may share the memory of x. Without `second` x is not read where the guard
-// does not hold, since its memory may be undefined.
+// Copies x to `first` if the guard holds, else to `second`, and zeros to the other one. Either may
+// be NULL, and one may share the memory of x. Without `second`, x is not read if the guard does not
+// hold, since its memory may be undefined.
 extern "C" __global__ void part_ways(
     UNIT *first, UNIT *second, const u8 *guard, const UNIT *x, i64 n)
 {

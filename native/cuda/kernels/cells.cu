@@ -1,11 +1,11 @@
-// cells.cu - one step of recurrent cells after their products, and its gradient. Arrays are
-// (batch, gates units) or (batch, units); rows of states may be further apart. Gate order: lstm
-// i f g o, gru r z n. Method: a thread as many units of a sample as a load of 16 bytes has, where
-// alignment allows it. Bound: bytes; of few samples the latency of a launch.
+// cells.cu - one step of recurrent cells after their products, and its gradient. Arrays are (batch,
+// gates units) or (batch, units); rows of states may be further apart. Order of gates: lstm i f g
+// o, gru r z n. Method: one thread per 16 bytes of units of a sample where alignment allows it,
+// else per unit. Bound: bytes; with few samples, the latency of a launch.
 #ifndef T
 #include "prelude.cuh"
 #define T float
-#define RELU 0       // of plain cells; else tanh
+#define RELU 0       // 1: plain cells use relu, else tanh
 #define PACK 4       // units of a thread
 #include "team.cuh"
 #endif
@@ -32,7 +32,7 @@ FN cell_at cell_of(i64 i, i64 units, i64 gates)
   return at;
 }
 
-// Sizes of a step. Rows of h are h_row elements apart, those of h0 h0_row, those of dy dy_row.
+// Sizes of a step. h_row, h0_row, dy_row: distances of rows, in elements.
 struct cell_sizes { i64 n, units, h_row, h0_row, dy_row; };
 
 extern "C" __global__ void simple_cell(
@@ -124,7 +124,7 @@ extern "C" __global__ void lstm_cell_back(T *dpre, T *dc, const T *dh, const T *
   }
 }
 
-// Computes the states h (steps, batch, units) again from gates and cells, whose steps are `step`
+// Recomputes the states h (steps, batch, units) from gates and cells, whose steps are `step`
 // elements apart.
 extern "C" __global__ void lstm_states(
     T *h, const T *gate, const T *c, i64 step, i64 n, const struct cell_sizes __grid_constant__ s)

@@ -1,6 +1,6 @@
-// channels.cu - IdentityAttachKLSparseReg's gradient: the head gradient plus a number per unit of
-// (outer, k, inner). P is the type of the moving averages. Method: a thread an element, or a unit.
-// Bound: bytes.
+// channels.cu - the gradient of IdentityAttachKLSparseReg: the head gradient plus one number per
+// unit of (outer, k, inner). P is the type of the moving averages. Method: one thread per element,
+// or per unit. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float

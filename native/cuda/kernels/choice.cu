@@ -1,13 +1,13 @@
-// choice.cu - random choices by kernel/element/choice.h: classes by their probabilities, numbers
-// without repetition, permutations. Element i of a draw is a function of the draw, the node and i
-// alone. Method: probabilities are added up, a thread a row, in order; then a thread a draw looks
-// for its class. Numbers without repetition: a thread a row, with a hash table. Bound: the latency
-// of a row's steps, and for permutations the sort.
+// choice.cu - random choices by kernel/element/choice.h: classes with given probabilities, numbers
+// without repetition, permutations. Element i depends only on the draw, the node and i. Method: one
+// thread per row sums up the probabilities in order; then one thread per draw searches its class.
+// For numbers without repetition, one thread per row uses a hash table. Bound: the latency of a
+// row's steps; for permutations, the sort.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/choice.h"
 #define T float       // probabilities
-#define Y i32         // what is drawn
+#define Y i32         // classes that are drawn
 #include "team.cuh"
 #include "keys.cuh"
 #include "draw.cuh"
@@ -33,7 +33,7 @@ extern "C" __global__ void add_up(
   }
 }
 
-// Draws `each` classes for each row; ln_p: logarithms of their probabilities. y or ln_p may be
+// Draws `each` classes for each row. ln_p: the logarithms of their probabilities. y or ln_p may be
 // NULL.
 extern "C" __global__ void draw_classes(Y *y, T *ln_p, const double *sums, const T *x, i64 n,
     i64 each, i64 classes, const struct draw_key __grid_constant__ key)
@@ -66,8 +66,8 @@ extern "C" __global__ void draw_classes_back(
 
 struct zipfian_args { i64 rows, each, max, slots; double turns; };
 
-// Draws `each` different numbers for each row. slot: hash tables, zeros at first. y and tries may
-// be NULL.
+// Draws `each` different numbers for each row. slot: hash tables, initially 0. y and tries may be
+// NULL.
 extern "C" __global__ void unique_zipfian(i64 *y, i64 *tries, i64 *slot,
     const struct zipfian_args __grid_constant__ s, const struct draw_key __grid_constant__ key)
 {
@@ -84,12 +84,12 @@ extern "C" __global__ void unique_zipfian(i64 *y, i64 *tries, i64 *slot,
   }
 }
 
-// -- permutations: where the steps of Fisher and Yates, one after the other, bring an entry -------
-// Entry i comes to position j(i) at step i, and stays there until the next step k with j(k) = j(i)
-// moves it to position k; there it stays until the first step after k with j = k. So a sort of
-// steps by their positions is enough; on average an entry moves less than ln n times.
+// -- permutations: the position of an entry after all steps of a Fisher-Yates shuffle -------------
+// Step i moves entry i to position j(i). It stays there until the next step k with j(k) = j(i)
+// moves it to position k, and there until the first step after k with j = k. So sorting the steps
+// by position suffices; on average an entry moves less than ln n times.
 
-// Writes each step of the shuffle, keyed by the position that it draws.
+// Writes the steps of the shuffle, with the positions that they draw as keys.
 extern "C" __global__ void list_steps(
     sort_key *step, i64 n, const struct draw_key __grid_constant__ key)
 {
@@ -101,8 +101,8 @@ FN i64 next_here(const sort_key *step, i64 n, i64 q)
   return q + 1 < n && step[q + 1].key == step[q].key ? step[q + 1].index : 0;
 }
 
-// Writes to leaves[p], which is 0 at first, the first step after p that moves the entry at position
-// p; 0: none does.
+// Writes to leaves[p], initially 0, the first step after p that moves the entry at position p; 0 if
+// there is none.
 extern "C" __global__ void first_steps(i64 *leaves, const sort_key *step, i64 n)
 {
   EACH(q, n)

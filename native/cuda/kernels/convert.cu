@@ -1,5 +1,5 @@
-// convert.cu - an array of FROM as one of TO, times a factor, or over an integer. Method: a thread
-// an element. Bound: bytes.
+// convert.cu - converts an array from FROM to TO, optionally times a factor or divided by an
+// integer. Method: one thread per element. Bound: bytes.
 #ifndef FROM
 #include "prelude.cuh"
 #define FROM float

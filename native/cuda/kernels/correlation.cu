@@ -1,7 +1,7 @@
 // correlation.cu - Correlation: means of products (or absolute differences) of patches of one image
-// with displaced patches of another. Places count from the corner of the padding, which is zeros.
-// Method: a thread an output; gradients: a thread a pixel, which gathers from the patches that hold
-// it. Bound: operations, patch size times channels for each output.
+// with displaced patches of another. Positions count from the corner of the padding, which is
+// zeros. Method: one thread per output; for gradients, one thread per pixel, which gathers from the
+// patches that contain it. Bound: operations, patch size times channels for each output.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -12,7 +12,7 @@ struct correlation_args {
   i64 n, channels, h, w, H, W, out_h, out_w, kernel, pad, range, step, shift, radius, multiply;
 };
 
-// Returns the pixel at a place of the padded image; 0 outside of the image.
+// Returns the pixel at a position of the padded image; 0 in the padding.
 FN double pixel_at(const T *x, const correlation_args &s, i64 n, i64 c, i64 y, i64 at)
 {
   y -= s.pad;
@@ -39,7 +39,7 @@ FN displaced displacement(const correlation_args &s, i64 k)
   const i64 side = 2 * s.radius + 1;
   return { (k / side - s.radius) * s.shift, (k % side - s.radius) * s.shift };
 }
-// Returns whether a place and the displaced one are before the end of the padded image.
+// Returns whether a position and its displaced position are before the end of the padded image.
 FN bool both_inside(const correlation_args &s, i64 y, i64 x, const displaced &d)
 {
   return y < s.H && x < s.W && y + d.down < s.H && x + d.across < s.W;

@@ -1,7 +1,8 @@
-// counts.cu - what is counted or compared: histograms, elements that are not zero, arrays that are
-// close; and count sketches. Method: a team a result, which looks at all that may count: no atomic
-// adds, equal numbers on each run; a histogram sorts nothing, a thread finds the bin of an element
-// and whole numbers are added, whose order does not matter. Bound: bytes.
+// counts.cu - counts and comparisons: histograms, elements that are not zero, whether arrays are
+// close; and count sketches. Method: one team per result, which reads all elements that may count,
+// so that no atomic additions of floats are needed and results repeat bit for bit. A histogram
+// needs no sort: each thread finds the bin of an element, and additions of integers may be in any
+// order. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -9,8 +10,8 @@
 #include "team.cuh"
 #endif
 
-// Writes the edges of the bins as T to `edges` (unless NULL), and rounded to T but as double to
-// `edge`.
+// Writes the edges of the bins to `edges` (unless NULL) as T, and the same values to `edge` as
+// double.
 extern "C" __global__ void make_edges(
     T *edges, double *edge, const T *given, i64 bins, double low, double high)
 {
@@ -26,7 +27,7 @@ extern "C" __global__ void make_edges(
   }
 }
 
-// Counts the elements of each bin. A bin has its lower edge; the last one its upper edge, too.
+// Counts the elements of each bin. A bin includes its lower edge; the last one also its upper edge.
 extern "C" __global__ void histogram(
     u64 *count, const T *x, const double *edge, i64 n, i64 bins)
 {
@@ -46,8 +47,7 @@ extern "C" __global__ void histogram(
   }
 }
 
-// Counts the elements of each row that are not 0. The k elements of a row are `step` apart, rows
-// `row`.
+// Counts the elements of each row that are not 0. Elements of a row are `step` apart, rows `row`.
 extern "C" __global__ void count_stored(i64 *count, const T *x, i64 rows, i64 k, i64 row, i64 step)
 {
   EACH_ROW(r, rows)
@@ -61,7 +61,7 @@ extern "C" __global__ void count_stored(i64 *count, const T *x, i64 rows, i64 k,
 
 struct close_args { i64 n; double rtol, atol; i64 equal_nan; };
 
-// Returns whether a is close to b; an infinity is close to itself only.
+// Returns whether a is close to b; an infinity is close only to itself.
 FN bool close_to(const close_args &s, double a, double b)
 {
   if (is_nan(a) || is_nan(b)) return s.equal_nan && is_nan(a) && is_nan(b);

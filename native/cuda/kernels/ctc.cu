@@ -1,12 +1,13 @@
 // ctc.cu - CTCLoss (Graves et al., ICML 2006): log probabilities of all paths through the labels
-// with blanks between them, forwards, then backwards with the gradient. Numbers in double, on a
-// logarithmic scale. Method: a team a row of activations for their logarithms, then a block a
-// sample: a thread a state, step by step. Bound: steps, each a barrier; bytes of the activations.
+// with blanks between them, forwards, then backwards with the gradient. Numbers are double, on a
+// logarithmic scale. Method: one team per row of activations computes their log softmax; then one
+// block per sample and one thread per state go through the steps. Bound: the steps, each with a
+// barrier; bytes of the activations.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define LABEL float
-#define STEPS float  // type of the lengths of data, and of labels
+#define STEPS float  // type of the lengths of data; COUNT: of the lengths of labels
 #define COUNT float
 #define TEAM 256
 #include "team.cuh"
@@ -32,7 +33,7 @@ FN double log_add(double a, double b)
   return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
-// A sample. Its states are alternately the blank and a label.
+// A sample. Its states alternate between the blank and a label.
 struct ctc_sample {
   i64 steps, states, n;
   const double *log_y;
@@ -45,7 +46,8 @@ FN double log_at(const ctc_sample &c, i64 t, i64 k)
 }
 FN double log_of_state(const ctc_sample &c, i64 t, i64 i) { return log_at(c, t, c.symbol[i]); }
 FN i64 blank_of(const ctc_args &s) { return s.first ? 0 : s.classes - 1; }
-// Returns whether a path may jump from state i - 2 to i, over a blank between two different labels.
+// Returns whether a path may go from state i - 2 to i, skipping a blank between two different
+// labels.
 FN bool jumps(const ctc_sample &c, i64 i)
 {
   return i >= 2 && c.symbol[i] != blank_of(*c.s) && c.symbol[i] != c.symbol[i - 2];
@@ -61,8 +63,8 @@ FN i64 label_count(const ctc_args &s, const LABEL *label, const COUNT *count, i6
   return s.labels;
 }
 
-// Returns whether there is a path: it needs a step for each label, and one for the blank between
-// two equal ones.
+// Returns whether a path exists: it needs a step for each label, and one for the blank between two
+// equal labels.
 FN bool fits(const ctc_sample &c)
 {
   i64 need = c.states > 1 ? c.states / 2 : 1;
@@ -70,8 +72,8 @@ FN bool fits(const ctc_sample &c)
   return need <= c.steps;
 }
 
-// Writes to a (steps, states) the logarithm of the probability of all paths from the start to each
-// state. Returns that of all paths to the end.
+// Writes to a (steps, states) the log probability of all paths from the start to each state.
+// Returns that of all complete paths.
 FN double paths_forward(const ctc_sample &c, double *a)
 {
   const i64 S = c.states;
@@ -92,8 +94,8 @@ FN double paths_forward(const ctc_sample &c, double *a)
   return S > 1 ? log_add(end[S - 1], end[S - 2]) : end[0];
 }
 
-// Returns the logarithm of the probability of all ways from state i at step t to the end. next:
-// those of step t + 1.
+// Returns the log probability of all paths from state i at step t to the end. next: those of step t
+// + 1.
 FN double ways_to_end(const ctc_sample &c, const double *next, i64 t, i64 i)
 {
   const i64 S = c.states;
@@ -104,8 +106,8 @@ FN double ways_to_end(const ctc_sample &c, const double *next, i64 t, i64 i)
   return v;
 }
 
-// Returns the share of all paths that pass the states of a class at a step, for the class's first
-// state; 0 for its other states.
+// Returns the share of all paths that pass any state of the class of state i at a step, if i is the
+// first state of its class; else 0.
 FN double posterior(const ctc_sample &c, const double *a, const double *b, i64 i, double log_p)
 {
   double sum = 0;
@@ -139,8 +141,8 @@ FN void paths_backward(const ctc_sample &c, const double *a, double *b, double l
   }
 }
 
-// Computes losses and gradients. work: scratch of each sample, a (steps, states), then b, next and
-// symbols, each of as many numbers as the longest sample has states.
+// Computes losses and gradients. work: for each sample a (steps, states), then b, next and symbols,
+// each with as many numbers as the longest sample has states.
 extern "C" __global__ void paths(T *loss, T *grad, const double *log_y, double *work,
     const LABEL *label, const STEPS *length, const COUNT *count, device_fault *fault, i64 op,
     i64 what, const struct ctc_args __grid_constant__ s)

@@ -1,7 +1,7 @@
-// decoding.cu - what language models need besides attention: _contrib_rotary_embedding, and
-// _contrib_cache_append, which writes the keys and values of new positions after those that caches
-// have. Method: a thread a pair of a row, for all heads, angles in double; a thread an element.
-// Bound: bytes.
+// decoding.cu - operators of language models: _contrib_rotary_embedding, and _contrib_cache_append,
+// which writes the keys and values of new positions after those that caches hold. Method: one
+// thread per pair of a row, for all heads, with angles in double; one thread per element. Bound:
+// bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float      // data; keys
@@ -14,10 +14,11 @@
 
 typedef computes<T>::type C;
 
-// The layout of data, distances in elements. `turned` of the `size` numbers of a head are rotated.
+// The layout of data. sample, head, row: distances in elements. The first `turned` of the `size`
+// numbers of a head are rotated.
 struct rotary_args {
   i64 samples, heads, length, size, sample, head, row, turned;
-  double base, scale; // scale: negative backward
+  double base, scale; // scale: negative in backward
   i32 interleaved;
 };
 
@@ -49,8 +50,8 @@ extern "C" __global__ void rotary(
 
 struct append_args { i64 batch, more, capacity, key_width, value_width; };
 
-// Appends keys and values to caches. Writes nothing and reports a fault if any sample has no place
-// left.
+// Appends keys and values to caches. If any cache has too few free positions, writes nothing and
+// reports a fault.
 extern "C" __global__ void cache_append(device_fault *fault, i64 op, i64 what, NUMBER *out,
     T *key_cache, VALUE *value_cache, const T *key, const VALUE *value, const NUMBER *length,
     const struct append_args __grid_constant__ s)

@@ -1,8 +1,8 @@
-// deform.cu - convolutions whose windows bend: columns of what the taps read, which the weight
-// multiplies, and the way back from the columns' gradient. Where a tap reads is in
-// kernel/element/deform.h. One image at a time, its channels in groups with offsets of their own.
-// Method: a thread a number of what is written; gradients of offsets and masks walk over the
-// channels, the image's is taps.cu's. Bound: bytes, gathered.
+// deform.cu - deformable convolutions: columns of the samples that the taps read, to be multiplied
+// by the weight, and gradients from the columns' gradient. kernel/element/deform.h computes where a
+// tap reads. One image at a time; each group of its channels has its own offsets. Method: one
+// thread per number that is written; gradients of offsets and masks loop over the channels, the
+// gradient of the image uses taps.cu. Bound: bytes, gathered.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/deform.h"
@@ -12,14 +12,14 @@
 #include "keys.cuh"
 #endif
 
-// Sizes. channels: those of a group; area: the places of the output.
+// Sizes. channels: of one group; area: positions of the output.
 struct deform_args {
   i64 groups, channels, h, w, area, out_w, taps, kernel_w, stride[2], pad[2], dilate[2];
 };
 struct mix { struct deform_mix m; double mask; };
 
-// Returns where unit u, a tap of a group, reads for output place o, and its weights. mask: the
-// image's, or NULL.
+// Returns where unit u (group times taps + tap) reads for output position o, and its weights. mask:
+// of the image; may be NULL.
 FN mix mix_at(const deform_args &s, const T *offset, const T *mask, i64 u, i64 o)
 {
   i64 t = u % s.taps, pair = 2 * u * s.area + o;

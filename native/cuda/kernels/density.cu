@@ -1,7 +1,6 @@
-// density.cu - densities of given samples and their gradients; the laws are in
-// kernel/element/density.h, numbers in double. Each parameter has a block of samples. Method: a
-// thread a sample; gradients of parameters: a team each, which sums over its block. Bound:
-// operations of doubles.
+// density.cu - densities of given samples and their gradients, by kernel/element/density.h, in
+// double. Each parameter has a block of samples. Method: one thread per sample; for gradients of
+// parameters, one team per parameter, which sums over its block. Bound: operations of doubles.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/density.h"

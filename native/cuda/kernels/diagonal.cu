@@ -1,6 +1,6 @@
-// diagonal.cu - diagonals and triangles of matrices (n, n), packed and put back among zeros; the
-// sum of a diagonal's logarithms; Kronecker products of columns. Method: a thread an element of
-// what is written. Bound: bytes.
+// diagonal.cu - diagonals and triangles of matrices (n, n), packed and unpacked among zeros; the
+// sum of a diagonal's logarithms; Kronecker products of columns. Method: one thread per element
+// that is written. Bound: bytes.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -8,10 +8,10 @@
 #include "team.cuh"
 #endif
 #ifndef T
-#define T float       // numbers of sums
+#define T float       // elements of sums and products
 #endif
 
-// Sizes. side: that of the triangle or of the diagonal; k: the packed elements of a matrix.
+// Sizes. side: of the triangle or diagonal; k: packed elements of a matrix.
 struct diagonal_args { i64 n, k, side, offset; i32 triangle, lower; };
 
 // Returns the index at which element (row, column) of a matrix is packed; -1 if it is not.
@@ -79,8 +79,7 @@ extern "C" __global__ void sum_log_back(T *dx, const T *g, const T *matrix, i64 
 enum { MOST_FACTORS = 16 };
 struct column_args { i64 n, cols, count, rows[MOST_FACTORS]; const T *x[MOST_FACTORS]; };
 
-// Writes products of columns to y (n / cols, cols), in which the rows of the last factor change
-// fastest.
+// Writes products of columns to y (n / cols, cols); the rows of the last factor change fastest.
 extern "C" __global__ void column_products(T *y, const struct column_args __grid_constant__ s)
 {
   EACH(i, s.n)

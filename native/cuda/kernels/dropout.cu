@@ -1,7 +1,6 @@
-// dropout.cu - Dropout. The factor of element i, `scale` or 0 times it, is decided by word i % 4 of
-// Philox block i / 4 (base/philox.h), as on the CPU. Method: a thread as many blocks of
-// four as loads of 16 bytes fill, where alignment allows them.
-// Bound: bytes.
+// dropout.cu - Dropout. The factor of element i, `scale` or 0 times `scale`, is decided by word i %
+// 4 of Philox block i / 4 (base/philox.h), as on the CPU. Method: one thread per block of four
+// elements, or where alignment allows it per load of 16 bytes. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
@@ -16,10 +15,10 @@
 #endif
 
 typedef computes<T>::type C;
-enum { ITEMS = PACK > 4 ? PACK : 4 };    // of a thread; with packs, n is a multiple
+enum { ITEMS = PACK > 4 ? PACK : 4 };    // of a thread; with PACK > 1, n is a multiple of it
 
-// Multiplies x by a factor, which is `scale` if the element's word is below limit, else 0 times
-// `scale`. x NULL: ones. mask: the factors; may be NULL.
+// Multiplies x by its factor: `scale` if the element's word is below limit, else 0 times `scale`. x
+// NULL: ones. mask: the factors; may be NULL.
 extern "C" __global__ void dropout(T *y, FACTOR *mask, const T *x, i64 n,
     const struct draw_key __grid_constant__ key, u32 limit, C scale)
 {

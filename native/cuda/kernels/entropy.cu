@@ -1,6 +1,6 @@
-// entropy.cu - where to cut off a histogram so that few levels lose least of it
-// (kernel/element/entropy.h). Method: a thread a cut, each of which walks through the bins in
-// order; then a block looks for the first of the least losses. Bound: the latency of a walk.
+// entropy.cu - finds where to cut off a histogram so that a few levels lose least of it
+// (kernel/element/entropy.h). Method: one thread per cut, which walks through the bins in order;
+// then one block searches the first of the least losses. Bound: the latency of a walk.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/entropy.h"

@@ -1,8 +1,8 @@
-// factors.cu - around factors of matrices (n x n) that cuSOLVER makes: determinants, what is wrong
-// with a matrix, signs, triangles, the steps between the products of gradients. A NaN reaches all
-// of its matrix first, as on the CPU: pivots would pass it by. Method: a thread an element, a row
-// or a matrix, a team a matrix where all of it is looked through, one block to find the first that
-// is bad. Bound: bytes.
+// factors.cu - steps around cuSOLVER's factorisations of matrices (n x n): determinants, checks,
+// signs, triangles, and the steps between the products of gradients. A NaN is first spread over its
+// whole matrix, as on the CPU, since pivoting would skip it. Method: one thread per element, row or
+// matrix; one team per matrix where all of it is read; one block to find the first bad matrix.
+// Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -11,7 +11,7 @@
 #include "fault.cuh"
 #endif
 
-// Fills each matrix of y whose matrix in a has a NaN with NaN. y may be a.
+// Fills a matrix of y with NaN if the same matrix of a contains one. y may be a.
 extern "C" __global__ void fill_nan(T *y, const T *a, i64 count, i64 size)
 {
   EACH_ROW(matrix, count)
@@ -24,8 +24,8 @@ extern "C" __global__ void fill_nan(T *y, const T *a, i64 count, i64 size)
   }
 }
 
-// Marks matrices that are not finite and sets them to 0, since the search for their eigenvalues
-// might not end.
+// Marks matrices that contain a NaN or an infinity and sets them to 0, since the search for their
+// eigenvalues might not end.
 extern "C" __global__ void finite_only(T *a, i32 *marks, i64 count, i64 size)
 {
   EACH_ROW(matrix, count)
@@ -69,8 +69,8 @@ extern "C" __global__ void identities(T *y, i64 count, i64 n)
   EACH(i, count) y[i] = i / n % n == i % n;
 }
 
-// Writes determinants to `first`, or with `logs` signs to `first` and logarithms to `second`; each
-// may be NULL.
+// Writes determinants to `first`, or with `logs` signs to `first` and logarithms to `second`.
+// Either may be NULL.
 extern "C" __global__ void determinants(
     T *first, T *second, const T *lu, const i32 *pivot, i64 count, i64 n, i32 logs)
 {

@@ -1,11 +1,11 @@
-// fault.cuh - what is found wrong with a matrix, a row of parameters, a label, or an index, for the
-// host (struct cuda_fault): the first finding.
+// fault.cuh - reports a bad matrix, row of parameters, label, index or length to the host (struct
+// cuda_fault). Only the first report is kept until the host has read it.
 #pragma once
 enum fault_kind { BAD_MATRIX, BAD_PARAMETERS, BAD_LABEL, BAD_ROW, BAD_LENGTH };
 struct device_fault { i32 taken, axis; i64 index, position, low, high, op, what; };
 
-// Reports an index outside low .. high - 1. axis: of the array that it is for, -1: none. With
-// `what`, a text of the host, axis is a fault_kind.
+// Reports an index outside low .. high - 1. axis: the axis that is indexed, -1: no axis. what: the
+// address of a text in host memory; then axis is a fault_kind.
 FN void report_index(device_fault *fault, i64 op, i64 index, i64 position, i64 low, i64 high,
     i32 axis, i64 what = 0)
 {

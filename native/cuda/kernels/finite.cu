@@ -1,12 +1,13 @@
-// finite.cu - whether an array has infinities or NaN: the flag becomes 0 where it has. Method: a
-// thread an element. Bound: bytes, one read.
+// finite.cu - sets a flag to 0 if an array has an infinity or a NaN. Method: one thread per
+// element. Bound: bytes, one read.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #include "team.cuh"
 #endif
 
-// Sets the flag, a float, to 0 if x has an infinity or a NaN: the bits of 0.0f are those of 0.
+// Sets the flag to 0 if x has an infinity or a NaN. The flag is a float; as an integer, 0 has the
+// bits of 0.0f.
 extern "C" __global__ void look_for_infinite(i32 *flag, const T *x, i64 n)
 {
   EACH(i, n)

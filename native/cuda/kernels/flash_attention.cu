@@ -1,11 +1,12 @@
-// flash_attention.cu - _contrib_attention and its gradients without the array of queries x keys.
-// Method: a block has a tile of rows (queries; for the gradients of keys and values, keys) in
-// shared memory and goes over tiles of columns; eight neighbours share a row, of whose results each
-// has packs in registers. Forward keeps the greatest score and the sum of exponentials of each row;
-// backward finds weights again from the logarithm of that sum. Where rows are few, SLICES teams
-// share a row, each with columns of its own, and are joined at the end in order. Bound: operations,
-// 4 Tq Tk d forward, on ordinary cores; bytes where queries are few. *_tensor: half types on tensor
-// cores, a warp for each 16 rows; weights and slopes are rounded to the type, sums are float.
+// flash_attention.cu - _contrib_attention and its gradients without an array (queries x keys).
+// Method: a block holds a tile of rows (queries; for the gradients of keys and values, keys) in
+// shared memory and loops over tiles of columns. Eight neighbouring threads share a row and hold
+// packs of its result in registers. Forward keeps the greatest score and the sum of exponentials of
+// each row; backward recomputes weights from the logarithm of that sum. If rows are few, SLICES
+// teams share a row, each with its own columns, and their results are joined in order. Bound:
+// operations, 4 Tq Tk d forward, on ordinary cores; bytes if queries are few. Kernels named
+// *_tensor: half types on tensor cores, one warp per 16 rows; weights and slopes are rounded to the
+// type, sums are float.
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
@@ -25,18 +26,19 @@
 #endif
 
 typedef computes<T>::type C;
-#define WIDTH (16 / (int)sizeof(C))                // numbers of a load of shared memory
+#define WIDTH (16 / (int)sizeof(C))                // numbers per load from shared memory
 typedef lanes<C, WIDTH> W;
 #define PADDED(n) (((n) + 7) / 8 * 8)
 #define KEY PADDED(D)
 #define VALUE PADDED(DV)
-#define STRIDE(n) ((n) + WIDTH)                    // so that eight rows are in different banks
+#define STRIDE(n) ((n) + WIDTH)                    // puts eight rows into different banks
 #define SLICES (32 / ROWS)
 #define SHARE (COLUMNS / SLICES)                   // columns of a team
 #define EACH_SHARE (SHARE / 8)                     // of a thread
-#define HELD_PACKS(n) (((n) / WIDTH + 7) / 8)      // packs of a row's result that a thread holds
+#define HELD_PACKS(n) (((n) / WIDTH + 7) / 8)      // packs of a row's result per thread
 
-// Matrices (positions x size of a head): distances in elements from sample, head, row to the next.
+// The layout of matrices (positions x size of a head): distances between samples, heads and rows,
+// in elements.
 struct tile_side { i64 sample, head, row; };
 struct tile_args {
   i64 batch, heads, group, tq, tk, window, causal;
@@ -44,7 +46,7 @@ struct tile_args {
   i64 mask[4], bias[4]; // distances along sample, head, query, key; 0: broadcast
   double scale, empty;
   struct draw_key key;
-  double keep;          // times a weight that is kept
+  double keep;          // factor of weights that dropout keeps
   u32 limit;
   i32 drops;
 };
@@ -88,7 +90,7 @@ template <int SIZE> FN void products(C (&sums)[EACH_SHARE], const C *one, const 
   }
 }
 
-// Adds factor times a row to `to`; each of eight threads has some packs of it.
+// Adds factor times a row to `to`. Each of eight threads holds some packs of it.
 template <int SIZE> FN void add_row(W (&to)[HELD_PACKS(SIZE)], C factor, const C *row, int lane)
 {
   for (int h = 0; h < HELD_PACKS(SIZE); h++)
@@ -134,7 +136,7 @@ FN C score_of(const tile_args &s, const tile_extra &x, const tile_span &see, i64
   return product * (C)s.scale + (x.bias ? get<C>(x.bias[in_bias]) : 0);
 }
 
-// Returns the factor of dropout of a weight.
+// Returns the dropout factor of a weight.
 FN C factor_of(const tile_args &s, i64 sample, i64 head, i64 query, i64 key)
 {
   if (!s.drops) return 1;
@@ -144,7 +146,8 @@ FN C factor_of(const tile_args &s, i64 sample, i64 head, i64 query, i64 key)
   return (e & 2 ? high : low) < s.limit ? (C)s.keep : 0;
 }
 
-// What a thread is: its row of the tile, its slice of the columns, its place among eight.
+// The position of a thread: its row of the tile, its slice of the columns, its index among the
+// eight threads of a row.
 struct tile_thread { int row, slice, lane; };
 FN tile_thread thread_of()
 {
@@ -152,7 +155,7 @@ FN tile_thread thread_of()
   return { team % ROWS, team / ROWS, (int)threadIdx.x % 8 };
 }
 
-// Adds what the slices of a row have, in order; slice 0 has the sum.
+// Adds the results of all slices of a row, in order; slice 0 receives the sum.
 template <int SIZE> FN void join_slices(W (&sums)[HELD_PACKS(SIZE)], C *space, tile_thread me)
 {
   for (int from = 1; from < SLICES; from++) {
@@ -173,7 +176,7 @@ template <int SIZE> FN void store_row(T *to, const W (&sums)[HELD_PACKS(SIZE)], 
       if (const int d = (h * 8 + lane) * WIDTH + l; d < size) set(to[d], sums[h].at[l] * factor);
 }
 
-// A block: a tile of queries of one head.
+// The tile of queries of a block, of one head.
 struct tile_block { i64 sample, head, first; };
 FN tile_block block_of(i64 tiles, i64 heads)
 {
@@ -181,8 +184,8 @@ FN tile_block block_of(i64 tiles, i64 heads)
   return { b / tiles / heads, b / tiles % heads, b % tiles };
 }
 
-// Stores what backward reads of a row: the logarithm of the sum of its weights, and what C rounds
-// off, which of large scores is all of log(sum).
+// Stores, for backward, the logarithm of the sum of a row's weights, and the error of rounding it
+// to C, which for large scores can be all of log(sum).
 FN void store_logsum(C *logsum, const tile_args &s, i64 row, C most, C sum)
 {
   const C shift = most == -infinity<C>() ? 0 : most, log = sum != 0 ? log_of(sum) : 0;
@@ -192,13 +195,13 @@ FN void store_logsum(C *logsum, const tile_args &s, i64 row, C most, C sum)
   logsum[s.batch * s.heads * s.tq + row] = finite ? shift - all + log : 0;
 }
 
-// Returns what store_logsum stored beside the logarithm of a row.
+// Returns the rounding error that store_logsum stored for a row.
 FN C rest_of(const C *logsum, const tile_args &s, i64 row)
 {
   return logsum[s.batch * s.heads * s.tq + row];
 }
 
-// Computes attention forward. logsum: for backward, may be NULL.
+// Computes attention forward. logsum: for backward; may be NULL.
 extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const T *v,
     const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
 {
@@ -283,9 +286,9 @@ extern "C" __global__ void attend(T *y, C *logsum, const T *q, const T *k, const
 #define TENSOR_ROWS (16 * TENSOR_WARPS)            // queries of a block
 #define TENSOR_COLUMNS 64                          // keys of a tile
 #define UP_TO_16(n) (((n) + 15) / 16 * 16)
-#define HALF_STRIDE(n) ((n) + 8)                   // so that eight rows are in different banks
+#define HALF_STRIDE(n) ((n) + 8)                   // puts eight rows into different banks
 
-// Rows of half types into a tile, with zeros after the last row and the last column. Returns
+// Loads rows of half types into a tile, with zeros after the last row and the last column. Returns
 // whether this thread has seen an infinity or a NaN.
 template <int SIZE, int WIDE, int N> FN bool load_halves(
     u16 *to, const T *from, i64 step, i64 rows)
@@ -306,9 +309,9 @@ template <int SIZE, int WIDE, int N> FN bool load_halves(
 
 FN u32 word_at(const u16 *x) { return *(const u32 *)x; }
 
-// out += weights (16 x N) times values, by ordinary cores: a weight of 0 takes no
-// value, not even an infinity. Weights are used up, eight columns after the other, so that they
-// stay in registers.
+// Adds weights (16 x N) times values to out, on ordinary cores. A weight of 0 skips its value, even
+// an infinity. Weights are shifted down after every eight columns, so that their indices are
+// constants and they stay in registers; they are lost.
 template <int WIDE, int N> FN void add_values(float (&out)[WIDE / 8][4], float (&weight)[N / 8][4],
     const u16 *values, int lane)
 {
@@ -332,7 +335,7 @@ template <int WIDE, int N> FN void add_values(float (&out)[WIDE / 8][4], float (
   }
 }
 
-// The same on tensor cores, where no value is wild.
+// Does the same on tensor cores unless `wild`, that is, unless values have an infinity or a NaN.
 template <int WIDE, int N> FN void add_products(float (&out)[WIDE / 8][4],
     float (&weight)[N / 8][4], const u16 *values, int lane, bool wild)
 {
@@ -355,7 +358,7 @@ template <int WIDE, int N> FN void add_products(float (&out)[WIDE / 8][4],
   }
 }
 
-// A warp's part of the left factor of a product, `row` its first row: 16 columns from c on.
+// Loads a warp's part of the left factor of a product: 16 rows from `row` on, 16 columns from c on.
 template <int WIDE> FN void load_left(u32 (&to)[4], const u16 *tile, int row, int c, int lane)
 {
 #pragma unroll
@@ -364,7 +367,7 @@ template <int WIDE> FN void load_left(u32 (&to)[4], const u16 *tile, int row, in
         lane % 4 * 2);
 }
 
-// sums += 16 columns from c on of the left factor times those of N rows of `others`
+// Adds 16 columns, from c on, of the left factor times those of N rows of `others` to sums.
 template <int WIDE, int N> FN void add_dots(float (&sums)[N / 8][4], const u32 (&left)[4],
     const u16 *others, int c, int lane)
 {
@@ -375,7 +378,7 @@ template <int WIDE, int N> FN void add_dots(float (&sums)[N / 8][4], const u32 (
   }
 }
 
-// Writes two rows, of which a thread has pairs of columns.
+// Writes row r (0 or 1) of a lane's two rows in `out`; a lane holds pairs of columns.
 template <int SIZE, int N> FN void store_pairs(
     T *to, const float (&out)[N][4], int r, float factor, int lane)
 {
@@ -394,7 +397,7 @@ template <int SIZE, int N> FN void store_pairs(
   }
 }
 
-// logsum may be NULL
+// Computes the same as attend, on tensor cores. logsum may be NULL.
 extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_tensor(T *y, C *logsum,
     const T *q, const T *k, const T *v, const struct tile_extra __grid_constant__ x,
     const struct tile_args __grid_constant__ s)
@@ -594,7 +597,7 @@ extern "C" __global__ void attend_back_keys(T *dk, T *dv, const C *gaps, const T
       const i64 left = s.tq - q0;
       const tile_span all =
           span_of(s, x, b.sample, q0, q0 + (left < COLUMNS ? left : COLUMNS) - 1);
-      if (all.lo >= k0 + ROWS || all.hi <= k0) continue; // the same for the block
+      if (all.lo >= k0 + ROWS || all.hi <= k0) continue; // uniform in the block
       __syncthreads();
       load_tile<D, COLUMNS>(queries, q + start_of(s.q, b.sample, head, q0), s.q.row, left);
       load_tile<DV, COLUMNS>(heads, dy + start_of(s.dy, b.sample, head, q0), s.dy.row, left);
@@ -638,19 +641,19 @@ extern "C" __global__ void attend_back_keys(T *dk, T *dv, const C *gaps, const T
 // -- gradients on tensor cores --------------------------------------------------------------------
 
 #define SLOPE_COLUMNS 32                           // keys of a tile of attend_back_queries_tensor
-// queries of a tile of attend_back_keys_tensor, so that 48 KiB hold what a block has
+// queries of a tile of attend_back_keys_tensor, so that a block needs at most 48 KiB
 #define QUERY_COLUMNS (UP_TO_16(D) + UP_TO_16(DV) > 192 ? 16 : 32)
 #define WIDEST_UNIT 0x7e800000u                    // 2^126
 
-// Multiplies row r of a part of the left factor by a power of two, so that f16 has its numbers,
-// however small they are: of the greatest comes 2^14 or more, where 2^126 suffices for that. `unit`
-// is that power, which begins as the greatest; where it shrinks, the sums so far follow. bf16 needs
-// none of this.
+// Multiplies row r of a part of the left factor by `unit`, a power of two, so that even tiny
+// numbers are representable in f16. unit is at first the greatest power (WIDEST_UNIT). When a
+// product would reach 2^15, unit shrinks so that the greatest one is at least 2^14, and the sums so
+// far are scaled by the same factor. bf16 needs none of this.
 template <int N, int WIDE> FN void fit_row(float (&part)[N / 8][4], float (&sums)[WIDE / 8][4],
     float &unit, int r)
 {
   if (is_brain<T>::value) return;
-  const float LIMIT = 32768;                       // 2^15; the greatest of f16 is less than 2^16
+  const float LIMIT = 32768;                       // 2^15; the greatest f16 is below 2^16
   float most = 0;
 #pragma unroll
   for (int j = 0; j < N / 8; j++)
@@ -659,7 +662,7 @@ template <int N, int WIDE> FN void fit_row(float (&part)[N / 8][4], float (&sums
 #pragma unroll
   for (int n = 1; n < 4; n *= 2) most = join_max()(most, __shfl_xor_sync(~0u, most, n));
   if (most * unit >= LIMIT) {
-    // exponents e and 268 - e, each with a bias of 127, are those of numbers with product 2^14
+    // numbers with biased exponents e and 268 - e (bias 127) have a product of at least 2^14
     const float now = __uint_as_float((268 - (__float_as_uint(most) >> 23)) << 23);
     const float shrink = now / unit;
 #pragma unroll
@@ -676,7 +679,7 @@ template <int N, int WIDE> FN void fit_row(float (&part)[N / 8][4], float (&sums
 
 FN float first_unit() { return is_brain<T>::value ? 1 : __uint_as_float(WIDEST_UNIT); }
 
-// As score_of, of a tile that may have neither mask nor bias.
+// Returns the same as score_of; faster if there is neither mask nor bias.
 FN float tile_score(const tile_args &s, const tile_extra &x, const tile_span &see, i64 sample,
     i64 head, i64 query, i64 key, float product)
 {
@@ -684,7 +687,7 @@ FN float tile_score(const tile_args &s, const tile_extra &x, const tile_span &se
   return key >= see.lo && key < see.hi ? product * (float)s.scale : -infinity<float>();
 }
 
-// As attend_back_queries, over tiles of TENSOR_ROWS queries.
+// Computes the same as attend_back_queries, over tiles of TENSOR_ROWS queries.
 extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries_tensor(T *dq,
     C *gaps, const T *dy, const T *y, const C *logsum, const T *q, const T *k, const T *v,
     const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
@@ -702,7 +705,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries
   load_halves<DV, OUT, TENSOR_ROWS>(
       values, dy + start_of(s.dy, b.sample, b.head, q0), s.dy.row, left);
   __syncthreads();
-  { // two neighbours for each query
+  { // two neighbouring threads per query
     typedef lanes<T, PACK> L;
     const int row = threadIdx.x / 2;
     const T *of = y + start_of(s.y, b.sample, b.head, q0 + row);
@@ -773,7 +776,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_queries
           (float)s.scale / unit[r], lane);
 }
 
-// As attend_back_keys, over tiles of TENSOR_ROWS keys.
+// Computes the same as attend_back_keys, over tiles of TENSOR_ROWS keys.
 extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_keys_tensor(T *dk, T *dv,
     const C *gaps, const T *dy, const C *logsum, const T *q, const T *k, const T *v,
     const struct tile_extra __grid_constant__ x, const struct tile_args __grid_constant__ s)
@@ -798,7 +801,7 @@ extern "C" __global__ void __launch_bounds__(TENSOR_THREADS) attend_back_keys_te
     for (i64 q0 = 0; q0 < s.tq; q0 += N) {
       const i64 left = s.tq - q0, number = (b.sample * s.heads + head) * s.tq + q0;
       const tile_span all = span_of(s, x, b.sample, q0, q0 + (left < N ? left : N) - 1);
-      if (all.lo >= k0 + TENSOR_ROWS || all.hi <= k0) continue; // the same for the block
+      if (all.lo >= k0 + TENSOR_ROWS || all.hi <= k0) continue; // uniform in the block
       __syncthreads();
       const bool wild_query = load_halves<D, WIDE, N>(
           queries, q + start_of(s.q, b.sample, head, q0), s.q.row, left);

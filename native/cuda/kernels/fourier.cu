@@ -1,6 +1,6 @@
 // fourier.cu - Fourier transforms of rows of n pairs (real, imaginary), in double. Method:
-// Stockham's passes, one per prime factor p of n, a thread an output of a pass, which adds p
-// products; the order comes out right without a permutation. Bound: bytes of the passes.
+// Stockham's algorithm, one pass per prime factor p of n, one thread per output of a pass, which
+// adds p products; the result is in order without a permutation. Bound: bytes of the passes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -44,8 +44,8 @@ extern "C" __global__ void write_rows(T *y, const pair *from, i64 count, i32 pai
   }
 }
 
-// Splits transforms of n / step numbers, `step` of them side by side, into p times as many of a
-// p-th of the length.
+// Makes one pass: splits each transform of n / step numbers, of which `step` are interleaved, into
+// p transforms of a p-th of its length.
 extern "C" __global__ void fourier_pass(
     pair *to, const pair *from, const pair *root, i64 count, i64 n, i64 step, i64 p)
 {

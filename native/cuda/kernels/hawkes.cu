@@ -1,7 +1,7 @@
-// hawkes.cu - log likelihoods of sequences of events of a Hawkes process, and their gradients; what
-// happens at an event is in kernel/element/hawkes.h. Method: a thread a sequence, in double;
-// gradients of alpha and beta: a team a kind, over the sequences. Bound: the events of the longest
-// sequence, one after the other.
+// hawkes.cu - log likelihoods of sequences of events of a Hawkes process, and their gradients, by
+// kernel/element/hawkes.h. Method: one thread per sequence, in double; for gradients of alpha and
+// beta, one team per kind of event, over the sequences. Bound: the events of the longest sequence,
+// one after the other.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/hawkes.h"
@@ -26,7 +26,7 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
     for (i64 k = 0; k < s.kinds; k++) own[k] = { (double)state[i * s.kinds + k], 0, 0, 0, 0, 0 };
     for (i64 e = 0; e < events && e < s.events; e++) {
       i64 k = marks[i * s.events + e];
-      if (k < 0 || k >= s.kinds) break; // which has been reported
+      if (k < 0 || k >= s.kinds) break; // check_marks has reported it
       now += (double)lags[i * s.events + e];
       sum += hawkes_pass(&own[k], lda[i * s.kinds + k], alpha[k], beta[k], now, true);
     }
@@ -38,7 +38,7 @@ extern "C" __global__ void sequences(T *ll, T *memory, struct hawkes_kind *kinds
   }
 }
 
-// Reports the mark of an event within its sequence's length that is not one of the kinds.
+// Reports a mark within its sequence's length that is not a kind of event.
 extern "C" __global__ void check_marks(device_fault *fault, i64 op, const i32 *marks,
     const T *length, const struct hawkes_args __grid_constant__ s)
 {

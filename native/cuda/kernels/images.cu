@@ -1,6 +1,6 @@
-// images.cu - images as arrays: pixels in 0 .. 255 with channels last become planes in 0 .. 1, and
-// planes are normalised by mean and deviation of their channel; with their gradients. Borders by
-// the rules of image/pixel.h, and mirror images at random. Method: a thread an element. Bound:
+// images.cu - images as arrays: converts pixels 0 .. 255 with channels last to planes in 0 .. 1,
+// and normalises planes by mean and deviation of their channel, with gradients; adds borders by the
+// rules of image/pixel.h, and mirrors images at random. Method: one thread per element. Bound:
 // bytes.
 #ifndef T
 #include "prelude.cuh"
@@ -31,7 +31,7 @@ extern "C" __global__ void to_planes_back(T *dx, const float *g, i64 n, i64 pixe
   }
 }
 
-// Sizes. one_mean, one_deviation: all channels have the same one.
+// Sizes. one_mean, one_deviation: whether all channels share entry 0.
 struct normalize_args {
   i64 n, pixels, channels, one_mean, one_deviation;
   double mean[128], deviation[128];
@@ -50,7 +50,7 @@ extern "C" __global__ void normalize(
 
 // -- one image (height, width, channels) ----------------------------------------------------------
 
-// value: of a constant border, by channel
+// Sizes. value: pixel of a constant border, by channel.
 struct border_args { i64 n, h, w, channels, width, top, left; double value[4]; i32 kind; };
 
 extern "C" __global__ void add_border(

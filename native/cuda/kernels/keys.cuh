@@ -1,9 +1,9 @@
-// keys.cuh - what sort.cu sorts: a key, and whose it is. Keys are whole numbers in the order of
-// what they are made of.
+// keys.cuh - the pairs that sort.cu sorts: a key, and the index of the element that it belongs to.
+// Keys are unsigned integers in the order of the numbers that they represent.
 #pragma once
 struct sort_key { u64 key; i64 index; };
 
-// Returns the key that puts the highest score first; NaN is like the lowest.
+// Returns a key that sorts the highest score first; NaN sorts like -infinity.
 FN u64 best_first(double v)
 {
   const u64 sign = 0x8000000000000000ULL;
@@ -11,7 +11,7 @@ FN u64 best_first(double v)
   return ~(bits & sign ? ~bits : bits | sign);
 }
 
-// Returns the key of an element, in as many bits as it has; NaN is above all, -0 like 0.
+// Returns the key of an element, as wide as the element. NaN is above all numbers, -0 equals 0.
 FN u64 order_of(u8 v) { return v; }
 FN u64 order_of(i8 v) { return (u8)(v ^ 0x80); }
 FN u64 order_of(bool8 v) { return v.byte != 0; }

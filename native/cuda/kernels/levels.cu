@@ -1,8 +1,8 @@
-// levels.cu - numbers as 8-bit integers of a range, and back (kernel/element/levels.h): quantize,
-// quantize_v2, quantize_asym, requantize, dequantize, data and weights of quantized_rnn, and the
-// rectifier of such integers. Ranges are float32 arrays of one element, read here, so that the host
-// need not wait. Method: a thread an element; where the range is the data's own, one block looks
-// for it before. Bound: bytes, but for that block.
+// levels.cu - converts numbers to 8-bit integers of a range and back (kernel/element/levels.h):
+// quantize, quantize_v2, quantize_asym, requantize, dequantize, data and weights of quantized_rnn,
+// and relu on such integers. Ranges are float32 arrays of one element and are read here, so that
+// the host need not wait. Method: one thread per element; if the range is that of the data, one
+// block finds it first. Bound: bytes, except for that block.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
@@ -10,13 +10,13 @@
 #define Q i8          // integers of the result
 #define LEAST -127.0  // the first and the last level of the result
 #define MOST 127.0
-#define LEVELS 127.0  // what the data's range counts up to; 0: data are numbers
+#define LEVELS 127.0  // the level of the end of the data's range; 0: data are plain numbers
 #define TEAM 256
 #include "team.cuh"
 #include "fault.cuh"
 #endif
 
-// Returns the real number that one level of the range (low, high) stands for.
+// Returns the real number that one level of the range (low, high) represents.
 FN double unit_of(const float *low, const float *high)
 {
   return LEVELS > 0 ? range_size(*low, *high) / LEVELS : 1;
@@ -35,11 +35,12 @@ extern "C" __global__ void find_range(
   least = team_least(least);
   most = team_max(most);
   if (!LEADS) return;
-  found[0] = least > most ? 0 : least; // nothing but NaN
+  found[0] = least > most ? 0 : least; // 0: all elements are NaN
   found[1] = least > most ? 0 : most;
 }
 
-// Quantizes x. given: the range is `least` .. `most`; else `found`, or that of low and high.
+// Quantizes x. given: whether the range is `least` .. `most`; else it is `found`, or if that is
+// NULL *low .. *high.
 extern "C" __global__ void quantize(Q *y, float *from, float *to, const T *x, const float *low,
     const float *high, const double *found, i32 given, double least, double most, i64 n)
 {
@@ -105,12 +106,12 @@ extern "C" __global__ void read_shifted(
   EACH(i, n) y[i] = shifted_number(get<double>(x[i]), *scale, *shift);
 }
 
-// Weights of an lstm: per pass (layer, direction) matrices (rows, inputs) and (rows, outputs);
-// inputs are `inner` in all layers but the first.
+// Weights of an lstm: per pass (layer, direction) matrices (rows, inputs) and (rows, outputs).
+// inputs is replaced by `inner` in all layers but the first.
 struct weight_rows { i64 rows, inputs, inner, outputs, passes, directions; };
 
-// Rounds weights to levels, a team a row; the same rows of all matrices share their largest
-// magnitude.
+// Rounds weights to levels, one team per row. The same row of all matrices shares one scale, from
+// its largest magnitude.
 extern "C" __global__ void round_weights(
     float *to, const float *w, const struct weight_rows __grid_constant__ s)
 {

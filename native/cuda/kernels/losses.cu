@@ -1,5 +1,6 @@
-// losses.cu - gradients of losses that never are computed: regression, support vector machines,
-// MakeLoss. Method: a thread an element; a team a row, or one team that counts. Bound: bytes.
+// losses.cu - gradients of losses whose value is never computed: regression, support vector
+// machines, MakeLoss. Method: one thread per element; one team per row, or one team that counts.
+// Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -15,7 +16,7 @@ extern "C" __global__ void logistic(T *y, const T *x, i64 n)
   EACH(i, n) set(y[i], 1 / (1 + exp_of(-get<C>(x[i]))));
 }
 
-// Writes scale (y - label), or with `absolute` scale with the sign of that.
+// Writes scale (y - label), or with `absolute` scale times the sign of y - label (-1 for 0).
 extern "C" __global__ void regression(
     T *dx, const T *y, const LABEL *label, i64 n, C scale, i32 absolute)
 {
@@ -28,7 +29,7 @@ extern "C" __global__ void regression(
   }
 }
 
-// Computes gradients of one class against all others. linear: of the hinge loss, else of its
+// Computes gradients of one-against-all classification. linear: of the hinge loss, else of its
 // square.
 extern "C" __global__ void margins(T *dx, const T *y, const LABEL *label, i64 rows, i64 k,
     C margin, C scale, i32 linear)
@@ -45,7 +46,7 @@ extern "C" __global__ void margins(T *dx, const T *y, const LABEL *label, i64 ro
   }
 }
 
-// Writes scale, divided by the count where it is given and above 1.
+// Writes scale, divided by *count if count is not NULL and *count is above 1.
 extern "C" __global__ void constant(T *dx, const i64 *count, i64 n, double scale)
 {
   double by = count && *count > 1 ? (double)*count : 1;

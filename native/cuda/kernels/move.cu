@@ -1,8 +1,8 @@
-// move.cu - elements from one nest of strides to another, or one element to all places of a nest:
-// what transpose, concat, split, slice, tile, pad and their like are made of. Elements are bits,
-// whose width UNIT has. Method: a thread an element, neighbours along the innermost axis of what is
-// written. Bound: bytes, where that axis is the innermost one of what is read or one of the two is
-// short; other moves are transpose.cu's.
+// move.cu - copies elements between two nests of strides, or one element to all positions of a
+// nest, for transpose, concat, split, slice, tile, pad and others. Elements are copied as bits of
+// type UNIT. Method: one thread per element, neighbours along the innermost axis of the
+// destination. Bound: bytes if that axis is also the innermost one of the source or one of the two
+// is short; transpose.cu makes other moves.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32

@@ -1,14 +1,14 @@
 // norm_rows.cu - normalisation of rows by their own statistics: LayerNorm, RMSNorm, InstanceNorm,
-// GroupNorm, and rows divided by their length, L2Normalization. A row is k elements, inner apart,
-// with a gain per element, or one for the whole row. Method: a team a row, which it holds in
-// registers, 16 bytes a load, where it fits: mean, then variance about it, then results; backward
-// adds to the gradients of the gains on the way, of which each team leaves a part. Longer rows are
-// walked repeatedly, the later walks from the cache. Sums are joined in double, those of a thread
-// compensated. Bound: bytes, one read and one write.
+// GroupNorm; and L2Normalization, which divides rows by their length. A row has k elements, inner
+// apart, with one gain per element, or one for the whole row. Method: one team per row, which it
+// holds in registers, in loads of 16 bytes, if it fits: mean, then variance about it, then results.
+// Backward also sums up the gradients of the gains, of which each team leaves a part. Longer rows
+// are walked repeatedly, from the cache after the first time. Sums are joined in double, those of a
+// thread are compensated. Bound: bytes, one read and one write.
 #ifndef T
 #include "prelude.cuh"
 #define T float
-#define SHARED 0     // a row's elements share a gain: that of row % groups
+#define SHARED 0     // 1: the elements of a row share the gain of row % groups
 #define DEVIATION 1  // the third output is sqrt(var + eps), not var
 #define CENTERED 1   // 0: RMSNorm, whose mean is 0 and which has no beta
 #define TEAM 32
@@ -60,15 +60,15 @@ extern "C" __global__ void norm_rows(T *y, T *mean, T *third, const T *x, const 
   }
 }
 
-// Stores v, rounded, and then adds *more unless `more` is NULL.
+// Stores v, rounded, then adds *more unless it is NULL.
 FN void set_sum(T *to, C v, const T *more)
 {
   set(*to, v);
   if (more) set(*to, get<C>(*to) + get<C>(*more));
 }
 
-// Computes dx, which may be NULL, and for rows with one gain what each adds to the gradients of
-// gamma and beta. more: is added to dx; may be NULL.
+// Computes dx, which may be NULL, and for rows with one gain (SHARED) what each row adds to the
+// gradients of gamma and beta. more: added to dx; may be NULL.
 extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, const T *dy,
     const T *x, const T *gamma, const T *mean, const T *third, const T *more,
     const struct norm_args __grid_constant__ s)
@@ -104,8 +104,8 @@ extern "C" __global__ void norm_rows_back(T *dx, double *dgamma, double *dbeta, 
   }
 }
 
-// Computes parts of the gradients of gains, one per element: each part of the rows gives k sums of
-// both.
+// Computes parts of the gradients of gains, one gain per element: for each part of the rows, k sums
+// for gamma, then k sums for beta.
 extern "C" __global__ void gain_parts(C *part, const T *dy, const T *x, const T *mean,
     const T *third, const struct norm_args __grid_constant__ s)
 {
@@ -124,7 +124,7 @@ extern "C" __global__ void gain_parts(C *part, const T *dy, const T *x, const T 
   }
 }
 
-// Adds the parts up, 32 columns a block. dgamma and dbeta may be NULL.
+// Adds up the parts, 32 columns per block. dgamma and dbeta may be NULL.
 extern "C" __global__ void gain_sums(
     T *dgamma, T *dbeta, const C *part, const struct norm_args __grid_constant__ s)
 {
@@ -187,9 +187,10 @@ extern "C" __global__ void norm_rows_held(T *y, T *mean, T *third, const T *x, c
   }
 }
 
-// Computes dx, which may be NULL, from rows in registers. part: what the rows of each of s.parts
-// teams add to the gradients of gains, one per element; NULL: unused. dgamma, dbeta: NULL, or in a
-// grid of one block, which then adds the parts up itself. more: as above.
+// Computes dx, which may be NULL, from rows in registers. part: (s.parts, 2, k), receives what the
+// rows of each team add to the gradients of gamma and beta, one gain per element; may be NULL.
+// dgamma, dbeta: NULL, or in a grid of one block, which then adds up the parts itself. more: added
+// to dx; may be NULL.
 extern "C" __global__ void norm_rows_back_held(T *dx, C *part, T *dgamma, T *dbeta, const T *dy,
     const T *x, const T *gamma, const T *mean, const T *third, const T *more,
     const struct norm_args __grid_constant__ s)

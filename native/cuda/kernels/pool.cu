@@ -1,18 +1,19 @@
 // pool.cu - pooling over windows of up to three axes, and its gradients. Data are (planes, depth,
-// height, width, inner); inner: channels that are last. Method: a thread an output that walks its
-// window; gradients: a thread an input that gathers from the windows over it, in order; of channels
-// that are last PACK neighbours at once. Where the window is a whole plane, a team an output, and
-// loads of PACK neighbours. The activation before a pooling may be a part of it. Bound: bytes,
-// where the caches keep what windows share. Comparisons are false for NaN: it never wins.
+// height, width, inner); inner: channels if they are last, else 1. Method: one thread per output,
+// which walks its window; for gradients, one thread per input, which gathers from the windows that
+// cover it, in order; with channels last, PACK neighbours per thread. If the window is a whole
+// plane, one team per output, in loads of PACK neighbours. The kernels may include the activation
+// before the pooling. Bound: bytes, if the caches keep what windows share. A NaN never becomes the
+// maximum, since comparisons with it are false.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
 #define T float
 #define KIND POOL_MAX
 #define POWER 2      // of POOL_LP
-#define ZEROS 0      // padding takes part as zeros, every maximum gets its gradient (Pooling_v1)
-#define PADDED 1     // a mean is over the window with its padding
-#define ACT 0        // ACT_* of the data (kernel/epilogue.h); forward: 0 or tanh
+#define ZEROS 0      // 1: padding counts as zeros, each maximum gets the gradient (Pooling_v1)
+#define PADDED 1     // 1: a mean is over the window with its padding
+#define ACT 0        // activation of the data, ACT_* (kernel/epilogue.h); forward: 0 or tanh
 #define AXES 2
 #define KERNEL { 1, 3, 3 }   // 0: the whole axis
 #define STRIDE { 1, 2, 2 }
@@ -62,7 +63,7 @@ FN point point_of(i64 i, const i64 (&size)[3], i64 inner)
   p.plane = left;
   return p;
 }
-// Returns the index of element (z, y, x) in the plane and inner element of p.
+// Returns the index of element (z, y, x) in the plane and channel of p.
 FN i64 element_of(const point &p, i64 z, i64 y, i64 x, const i64 (&size)[3], i64 inner)
 {
   return (((p.plane * size[0] + z) * size[1] + y) * size[2] + x) * inner + p.c;
@@ -84,7 +85,8 @@ FN i64 pad_of(int d)
   return pad[d];
 }
 
-// The inputs under a window: begin .. end - 1 along each axis; whole: with the padding it covers.
+// A window: inputs begin .. end - 1 along each axis; start: its first position, which may be in the
+// padding; whole: its length with the padding that it covers.
 struct window { i64 begin[3], end[3], start[3], whole[3]; };
 FN window window_of(const pool_args &s, const i64 (&o)[3])
 {
@@ -112,7 +114,7 @@ FN C inverse_size(const pool_args &s, const window &w)
     n *= (double)(ZEROS ? kernel_size(s, d) : PADDED ? w.whole[d] : inside);
   }
   if (n != 0) return (C)(1 / n);
-  return AXES == 3 ? infinity<C>() - infinity<C>() : 0; // a window without elements
+  return AXES == 3 ? infinity<C>() - infinity<C>() : 0; // the window has no elements
 }
 
 FN C power_of(C x, int power) { return power == 1 ? x : power == 2 ? x * x : x * x * x; }
@@ -120,8 +122,8 @@ FN C root_of(C x)
 {
   return POWER == 1 ? x : POWER == 2 ? sqrt_of(x) : (C)cbrt((double)x);
 }
-// What a maximum is at least: the lowest finite number of T; of levels, any number below them,
-// since put() clips.
+// The start of a maximum: the lowest finite number of T; for 8-bit integers any number below their
+// levels, since put() clips.
 template <typename N> struct range { static constexpr double least = -3.4028234663852886e38; };
 template <> struct range<double> { static constexpr double least = -1.7976931348623157e308; };
 template <> struct range<f16> { static constexpr double least = -65504; };
@@ -223,7 +225,7 @@ FN bool equals_before(const pool_args &s, const T *x, C maximum, const point &p,
   return false;
 }
 
-// Returns what an input gets of the gradient g of window w.
+// Returns the part of the gradient g of window w that an input gets.
 FN C share_of(const pool_args &s, const T *x, const T *y, const point &p, const window &w,
     i64 from, i64 to, C g)
 {
@@ -249,9 +251,9 @@ FN i64 end_window(const pool_args &s, int d, i64 i)
   return end < s.out[d] ? end : s.out[d];
 }
 
-// Computes dx. argmax: of POOL_MAX, where forward noted it; else x and y, where KIND needs them. An
-// activation before the pooling: relu passes elements above 0; the slope of tanh follows from its
-// value, which is the output of all windows that an element wins.
+// Computes dx. argmax: of POOL_MAX, if forward wrote it; else x and y are read as far as KIND needs
+// them. ACT: relu passes the gradient of elements above 0; the slope of tanh follows from its
+// value, which is the output of every window whose maximum is this element.
 extern "C" __global__ void pool_back(T *dx, const T *dy, const u8 *argmax, const T *x, const T *y,
     const struct pool_args __grid_constant__ s)
 {

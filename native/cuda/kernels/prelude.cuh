@@ -1,6 +1,7 @@
-// prelude.cuh - what all families use: dtypes as the engine stores them, with the numbers they
-// represent. Half types are read as float and rounded to nearest even; integers from floats as C
-// casts do on the CPU (base/convert.h). Precedes each family; also read by nvcc.
+// prelude.cuh - shared by all families: element types as the engine stores them, and their
+// conversion to numbers. Half types are read as float, and stored rounded to nearest even; floats
+// become integers as in C casts on the CPU (base/convert.h). It precedes the source of each family;
+// nvcc reads it, too.
 #pragma once
 typedef long long i64;
 typedef unsigned long long u64;
@@ -44,8 +45,8 @@ FN u16 float_to_half_bits(float f)
   return f != f ? (u16)0x7e00 : h;
 }
 #endif
-// Returns v; of a NaN the quiet one without payload, since the hardware's has one and may change
-// its sign.
+// Returns v, with any NaN replaced by the quiet NaN without payload, since the NaN of the hardware
+// has a payload and may change its sign.
 template <typename N> FN N plain(N v) { return v; }
 template <> __device__ __forceinline__ float plain<float>(float v) { return v != v ? NAN : v; }
 template <> __device__ __forceinline__ double plain<double>(double v)
@@ -66,26 +67,27 @@ FN i64 to_i64(double v)
                                                                   : (i64)0x8000000000000000ULL;
 }
 
-// 16-bit floats and booleans are types of their own, so that loads and stores convert by type.
+// Distinct types for 16-bit floats and booleans, so that loads and stores convert by type.
 struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct bool8 { u8 byte; };
 
-// N neighbours, which one load or store moves.
+// N neighbours, moved by one load or store.
 template <typename T, int N> struct alignas(N * sizeof(T)) lanes { T at[N]; };
 
-// The type in which sums of T are made: float for half types, else double or 64-bit integers.
+// The type of sums of T: float for half types, double for other floats, else 64-bit integers.
 template <typename T> struct accumulates { typedef i64 type; };
 template <> struct accumulates<float> { typedef double type; };
 template <> struct accumulates<double> { typedef double type; };
 template <> struct accumulates<f16> { typedef float type; };
 template <> struct accumulates<bf16> { typedef float type; };
 
-// The type in which elements are computed: double for double, else float.
+// The type of arithmetic on elements: double for double, else float.
 template <typename T> struct computes { typedef float type; };
 template <> struct computes<double> { typedef double type; };
 
-// The type in which sums have the precision of N: float for half types, 64-bit integers.
+// The type of sums in the precision of N itself: float for half types, 64-bit integers for
+// integers.
 template <typename N> struct own_precision { typedef i64 type; };
 template <> struct own_precision<float> { typedef float type; };
 template <> struct own_precision<double> { typedef double type; };
@@ -107,7 +109,7 @@ template <typename A> FN A get(i8 x) { return (A)x; }
 template <typename A> FN A get(i32 x) { return (A)x; }
 template <typename A> FN A get(i64 x) { return (A)x; }
 
-// set(to, v) stores the number v as the engine does, rounded to the type of `to`.
+// set(to, v) stores the number v, rounded to the type of `to` as on the CPU.
 template <typename A> FN void set(float &to, A v) { to = plain((float)v); }
 template <typename A> FN void set(double &to, A v) { to = plain((double)v); }
 template <typename A> FN void set(f16 &to, A v) { to.bits = float_to_half_bits((float)v); }
@@ -139,7 +141,7 @@ template <typename A> FN A infinity() { return (A)__uint_as_float(0x7f800000u); 
 FN bool is_nan(float v) { return v != v; }
 FN bool is_nan(double v) { return v != v; }
 FN bool is_nan(i64) { return false; }
-// Adds or multiplies numbers; integers wrap around.
+// plus() and times(): integers wrap around.
 FN i64 plus(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
 FN i64 times(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
 FN float plus(float a, float b) { return a + b; }
@@ -156,6 +158,6 @@ FN float highest(float) { return infinity<float>(); }
 FN double highest(double) { return infinity<double>(); }
 FN i64 highest(i64) { return 0x7fffffffffffffffLL; }
 
-// Loops over elements 0 .. n - 1, shared by all threads of any grid.
+// Loops over elements 0 .. n - 1, distributed over all threads of a grid of any size.
 #define EACH(i, n) \
-  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)
+ for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)

@@ -1,7 +1,8 @@
-// proposal.cu - regions worth a look, from a region proposal network: Proposal, MultiProposal
-// (kernel/element/proposal.h). Method: a thread proposes the box of an anchor at a cell; boxes are
-// sorted by score (sort.cu), and a block an image goes through the best, its threads look at the
-// boxes after one that is kept. Bound: the square of the boxes that take part over the threads.
+// proposal.cu - Proposal, MultiProposal: regions from the scores of a region proposal network
+// (kernel/element/proposal.h). Method: one thread per anchor and cell proposes a box; boxes are
+// sorted by score (sort.cu); then one block per image goes through the best ones, and its threads
+// compare a box that is kept with those after it. Bound: the square of the number of boxes that
+// take part, over the threads.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/boxes.h"
@@ -12,7 +13,7 @@
 #include "keys.cuh"
 #endif
 
-// Sizes. pre: number of best boxes of an image that take part; post: number of regions of an image.
+// Sizes. pre: number of best boxes of an image that take part; post: number of regions per image.
 struct proposal_args {
   i64 images, anchors, h, w, pre, post, scales;
   double limit;
@@ -40,8 +41,8 @@ extern "C" __global__ void propose_boxes(proposal *all, sort_key *keys, const T 
   }
 }
 
-// Chooses the regions of each image. gone: scratch, zeros at first, a number a box. kept: scratch
-// for the indices of `post` boxes of an image; if fewer are kept, they repeat. y and score may be
+// Chooses the regions of each image. gone: scratch, one number per box, initially 0. kept: scratch
+// for the indices of `post` boxes per image; if fewer are kept, they repeat. y and score may be
 // NULL.
 extern "C" __global__ void choose_regions(T *y, T *score, const proposal *all, const sort_key *keys,
     i32 *gone, i64 *kept, const struct proposal_args __grid_constant__ s)

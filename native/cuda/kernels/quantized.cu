@@ -1,9 +1,9 @@
 // quantized.cu - arithmetic on 8-bit integers of a range (kernel/element/levels.h): products with
-// int8 weights, sums and products of elements, batch normalisation, concatenation.
-// Ranges are float32 arrays of one element, read here, so that the host need not wait; a result's
-// range is written by the first thread. Method: a thread an element of the result; a fully
-// connected layer: a warp. Sums are of integers, so no order matters and all devices agree. Bound:
-// bytes, and operations of integers for a convolution.
+// int8 weights, sums and products of elements, batch normalisation, concatenation. Ranges are
+// float32 arrays of one element and are read here, so that the host need not wait; the first thread
+// writes the range of the result. Method: one thread per element of the result; for a fully
+// connected layer, one warp. Sums are of integers, so their order does not matter and all devices
+// agree. Bound: bytes; for a convolution, integer operations.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/levels.h"
@@ -16,7 +16,8 @@
 #include "window.cuh"
 #endif
 
-// The least and greatest level of an integer type. real: the type is a float, which has no levels.
+// The least and greatest level of an integer type. real: whether the type is a float, which has no
+// levels.
 template <typename N> struct levels_of {
   static constexpr bool real = false;
   static constexpr double least = -2147483647, most = 2147483647;
@@ -40,7 +41,7 @@ template <typename N> FN void put(N &to, double v)
   to = (N)(L::real ? v : nearest_level(v, L::least, L::most));
 }
 
-// Returns the number of levels that the number 1 has in a range of size r.
+// Returns the number of levels that represent the number 1 in a range of size r.
 template <typename N> FN double levels_of_one(double r)
 {
   typedef levels_of<N> L;
@@ -54,7 +55,7 @@ FN void put_range(float *from, float *to, double least, double most)
   if (to) *to = (float)most;
 }
 
-// Returns the real number that one level of N stands for.
+// Returns the real number that one level of N represents.
 template <typename N> FN double unit_of(const float *low, const float *high)
 {
   return range_size(*low, *high) / levels_of<N>::most;
@@ -81,7 +82,7 @@ FN void put_layer_range(float *from, float *to, const layer8_args &a)
   put_range(from, to, -most, most);
 }
 
-// Multiplies each of m rows of k numbers by n rows of the weight.
+// Multiplies m rows of k numbers by n rows of the weight.
 extern "C" __global__ void fully_connect(Y *y, float *from, float *to,
     const struct layer8_args __grid_constant__ a, i64 m, i64 n, i64 k)
 {
@@ -122,7 +123,7 @@ extern "C" __global__ void convolve(Y *y, float *from, float *to,
 
 // -- elements -------------------------------------------------------------------------------------
 
-// Operands and result. least .. most: the range that the operator was given; NaN: the result's own.
+// Operands and result. least .. most: the range given to the operator; NaN: that of the result.
 struct pair8_args {
   const T *a;
   const B *b;
@@ -155,7 +156,7 @@ struct norm8_args {
   double eps, least, most;
   i64 n, channels, inner;
 };
-// Normalises channels. gamma NULL: 1.
+// Normalises channels. gamma: NULL stands for 1.
 extern "C" __global__ void normalize(
     Y *y, float *from, float *to, const struct norm8_args __grid_constant__ s)
 {
@@ -170,7 +171,7 @@ extern "C" __global__ void normalize(
   put_range(from, to, s.least, s.most);
 }
 
-// -- concatenation: all to the widest range, which is found first --------------------------------
+// -- concatenation: all arrays are scaled to the widest range, which is found first --------------
 
 extern "C" __global__ void widen(double *range, const float *low, const float *high, i32 first)
 {
@@ -184,8 +185,8 @@ extern "C" __global__ void give_range(float *from, float *to, const double *rang
   put_range(from, to, range[0], range[1]);
 }
 
-// Copies pieces of `run` elements, in levels of the result's range, each to offset `at` of a piece
-// of `whole`.
+// Copies pieces of `run` elements, in levels of the result's range, to offset `at` of each `whole`
+// elements of the result.
 extern "C" __global__ void join(T *y, const T *x, const float *low, const float *high,
     const double *range, i64 n, i64 run, i64 whole, i64 at)
 {

@@ -1,5 +1,5 @@
-// random.cu - random numbers by base/laws.h. Element i is a function of the draw, the node and i
-// alone. Method: a thread an element. Bound: operations of doubles, but for uniform ones bytes.
+// random.cu - random numbers by base/laws.h. Element i depends only on the draw, the node and i.
+// Method: one thread per element. Bound: operations of doubles; for uniform numbers, bytes.
 #ifndef T
 #include "prelude.cuh"
 #include "base/laws.h"
@@ -54,7 +54,7 @@ extern "C" __global__ void whole_numbers(
   }
 }
 
-// -- parameters of `each` elements in turn; b NULL: one -------------------------------------------
+// -- one row of parameters per `each` elements; b is NULL for laws with one parameter ------------
 
 FN double second_of(const P *b, i64 row) { return b ? get<double>(b[row]) : 0; }
 
@@ -78,8 +78,8 @@ extern "C" __global__ void standard_rows(T *y, i64 n, const struct rng_key __gri
   }
 }
 
-// Draws `each` numbers for each row of parameters; NaN for parameters outside of the law, for which
-// a loop of rejections might not end.
+// Draws `each` numbers for each row of parameters. Parameters outside the law's domain give NaN,
+// since a loop of rejections might not end.
 extern "C" __global__ void draw_rows(T *y, i64 n, const struct rng_key __grid_constant__ key,
     const P *a, const P *b, i64 each)
 {

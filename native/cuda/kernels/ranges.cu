@@ -1,5 +1,6 @@
-// ranges.cu - arrays whose elements follow from their places: ranges, the identity matrix,
-// coordinates. Numbers are made in double. Method: a thread an element. Bound: bytes written.
+// ranges.cu - arrays whose elements follow from their indices: ranges, the identity matrix,
+// coordinates. Numbers are computed in double. Method: one thread per element. Bound: bytes
+// written.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -17,7 +18,7 @@ extern "C" __global__ void identity(T *y, i64 n, i64 columns, i64 diagonal)
   EACH(i, n) set(y[i], (double)(i % columns == i / columns + diagonal));
 }
 
-// The axes whose coordinates are listed: size and stride of each; n: width times the elements.
+// The axes whose coordinates are listed. n: `width` coordinates times the elements.
 struct coordinate_args { i64 n, width, axis[8][2]; }; // size, stride
 extern "C" __global__ void coordinates(
     i64 *y, const struct coordinate_args __grid_constant__ s)

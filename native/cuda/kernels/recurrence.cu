@@ -1,10 +1,10 @@
 // recurrence.cu - all steps of a recurrent layer in one direction, and their gradients, after the
-// product of its inputs. Arrays are as in cells.cu. Method: a block has SAMPLES samples and all
-// units, so that no block waits for another: their states stay in shared memory, with as many rows
-// of the weight as it holds; the other rows come from the cache at each step. Half types are those
-// of arrays and of the weight: states, their gradients and sums are float. Bound: rows from the
-// cache, at the rate at which a multiprocessor reads it; of small layers the latency of a step,
-// which is why a thread has one unit of a sample between the products, not a load's worth.
+// product of its inputs. Arrays are as in cells.cu. Method: a block handles SAMPLES samples and all
+// units, so that no block waits for another. Shared memory holds the states, and as many rows of
+// the weight as fit; the other rows come from the cache at each step. Half types are those of
+// arrays and of the weight: states, their gradients and sums are float. Bound: rows from the cache,
+// at the rate at which a multiprocessor reads it; for small layers, the latency of a step, which is
+// why a thread handles one unit of a sample between the products, not as many as a load holds.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -26,14 +26,14 @@
 #define GATES (GRU ? 3 : LSTM ? 4 : 1)
 #define LANES 8                                    // neighbours that share a row of the weight
 #define EACH_UNIT(e) for (int e = threadIdx.x; e < SAMPLES * units; e += THREADS)
-#define STATES (PACK * (int)sizeof(A) > 16 ? 16 / (int)sizeof(A) : PACK) // of a load of states
+#define STATES (PACK * (int)sizeof(A) > 16 ? 16 / (int)sizeof(A) : PACK) // states of a load
 typedef own_precision<T>::type A;
 typedef lanes<T, PACK> W;
 typedef lanes<A, STATES> H;
 
 // Sizes. y_row: distance of the rows of the output and of its gradient. kept: distance of the steps
-// of what backward reads, gates and then cells (gru: inner products). held: rows of the weight in
-// shared memory. begin, end: the steps that a launch makes.
+// of the arrays for backward, gates and then cells (gru: inner products). held: rows of the weight
+// in shared memory. begin, end: the steps of a launch. All distances are in elements.
 struct recurrence { i64 time, batch, units, y_row, kept, held, reversed, begin, end; };
 
 FN A sigmoid_of(A x) { return 1 / (1 + exp_of(-x)); }
@@ -50,7 +50,8 @@ FN void copy_rows(T *to, const T *from, int count)
     *(W *)(to + i) = *(const W *)(from + i);
 }
 
-// Returns the first multiple of 16 bytes after `count` elements of the weight in shared memory.
+// Returns the first address that is a multiple of 16 bytes and after `count` elements of the weight
+// in shared memory.
 FN A *after_rows(char *memory, int count)
 {
   return (A *)(memory + (count * (int)sizeof(T) + 15) / 16 * 16);
@@ -58,8 +59,8 @@ FN A *after_rows(char *memory, int count)
 
 // -- forward --------------------------------------------------------------------------------------
 
-// Writes z[sample][row] for rows first .. end - 1 of the weight, which begin at w: the row times
-// the sample's states.
+// Writes z[sample][row] for rows first .. end - 1 of the weight: the row times the sample's states.
+// w: row `first`.
 FN void multiply_rows(A *z, const T *w, int first, int end, int rows, const A *h, int units)
 {
   const int lane = threadIdx.x % LANES, own = threadIdx.x % 32 / LANES;
@@ -85,7 +86,7 @@ FN void multiply_rows(A *z, const T *w, int first, int end, int rows, const A *h
   }
 }
 
-struct cell { A h, c, gate[GATES]; };              // c: gru's inner product
+struct cell { A h, c, gate[GATES]; };              // c: of gru, the inner product
 
 // Computes a cell from products of the input (x) and of the states (z), both GATES rows of `units`.
 FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h0, A c0)
@@ -115,9 +116,9 @@ FN cell cell_of(const T *x, const A *z, const T *bx, const T *bh, int units, A h
   return v;
 }
 
-// Computes steps begin to end - 1 forward. kept, hy and cy may be NULL. carry: states and cells
-// (2, batch, units) from a launch to the next one, in the precision of sums; NULL: there is one
-// launch.
+// Computes steps begin to end - 1 forward. kept, hy and cy may be NULL. carry: passes states and
+// cells (2, batch, units) from one launch to the next, in the precision of sums; NULL if there is
+// only one launch.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T *hy, T *cy,
     T *kept, const T *pre, const T *w, const T *bx, const T *bh, const T *h0, const T *c0,
     A *carry, const struct recurrence __grid_constant__ s)
@@ -174,11 +175,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_forward(T *y, T
 
 // -- backward -------------------------------------------------------------------------------------
 
-// Adds rows q, q + slices, ... below end times dg[sample][row] to a pack of columns.
+// Adds rows q, q + slices, ... below end, each times dg[sample][row], to a pack of columns.
 FN void add_rows(A (&sum)[SAMPLES][PACK], const T *w, int first, int q, int end, int slices,
     const A *dg, int rows, int units, int column)
 {
-  // rows whose loads are begun together: fewer where sums take half of a thread's 64 registers
+  // rows whose loads start together; fewer if sums take half of a thread's 64 registers
   enum { ROWS_AHEAD = SAMPLES * PACK > 16 ? 2 : 4 };
 #pragma unroll ROWS_AHEAD
   for (int row = first + q; row < end; row += slices) {
@@ -197,9 +198,10 @@ FN A join_slices(const A *part, int slices, int units, int e)
   return sum;
 }
 
-// Computes the gradients of steps end - 1 to begin. h: the layer's output; NULL (lstm): it is made
-// again from gates and cells. before: the states before each step (time, batch, units), written.
-// dgh may be dgx; dy, dhy, dcy, dhx and dcx may be NULL. carry: as forward, of the gradients.
+// Computes the gradients of steps end - 1 to begin. h: the layer's output; NULL (lstm only): it is
+// recomputed from gates and cells. before: receives the states before each step (time, batch,
+// units). dgh may be dgx; before, dy, dhy, dcy, dhx and dcx may be NULL. carry: as in
+// recurrence_forward, for gradients.
 extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx, T *dgh, T *before,
     T *dhx, T *dcx, const T *dy, const T *dhy, const T *dcy, const T *kept, const T *h, const T *w,
     const T *h0, const T *c0, A *carry, const struct recurrence __grid_constant__ s)
@@ -210,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) recurrence_backward(T *dgx
   const i64 first = (i64)blockIdx.x * SAMPLES;
   T *near = (T *)memory;
   A *part = after_rows(memory, held * units), *dg = part + slices * SAMPLES * units;
-  A *dc = dg + SAMPLES * rows, *rest = dc;         // rest: of gru, what does not go through gates
+  A *dc = dg + SAMPLES * rows, *rest = dc;         // rest: of gru, the part that bypasses the gates
   copy_rows(near, w, held * units);
   EACH_UNIT(e)
   {

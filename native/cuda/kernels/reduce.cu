@@ -1,20 +1,20 @@
-// reduce.cu - sums over axes and their like. The shape is groups of axes, kept or reduced in turn.
-// Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
-// tree; a thread a result where neighbours in memory are neighbouring results. Where results are
-// few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
-// A thread loads PACK neighbours that are reduced to one result, or LANES that are neighbours of
-// results, up to 16 bytes at once, where alignment allows it.
-// Floats are reduced in double, half types in float, integers and bools in 64 bits. Elements are in
-// an array, or a pointwise program (cuda/pointwise.c), whose text then comes first, makes them.
-// Bound: bytes, one read.
+// reduce.cu - sums and other reductions over axes. The shape is given as groups of axes,
+// alternately kept and reduced. Method: one team per result; its threads walk the reduced groups in
+// strides, and their results are joined in a fixed tree. If neighbours in memory belong to
+// neighbouring results, one thread per result. If results are few, the reduced elements are cut
+// into parts, which depend only on the shape, and merge_parts joins these. A thread loads PACK
+// neighbours of one result, or LANES neighbours of neighbouring results, up to 16 bytes at once,
+// where alignment allows it. Floats are reduced in double, half types in float, integers and bools
+// in 64 bits. Elements are in an array, or a pointwise program (cuda/pointwise.c), whose text then
+// precedes this one, computes them. Bound: bytes, one read.
 #ifndef T
 #include "prelude.cuh"
 #define T float
 #define TO float
 #define REDUCTION reduce_sum
-#define FINISH 0     // 1: over the count; 2: square root
-#define ADD 0        // onto what is there
-#define KEPT 2       // groups
+#define FINISH 0     // 1: divides by the count; 2: takes the square root
+#define ADD 0        // 1: adds to the elements of the result
+#define KEPT 2       // groups of kept axes; REDUCED: of reduced ones
 #define REDUCED 1
 #define TEAM 256
 #include "team.cuh"
@@ -29,7 +29,7 @@
 typedef accumulates<T>::type A;
 enum { WIDTH = PACK * LANES };
 
-// -- reductions: a starts, takes v (c: centre, w: a second array's element), joins b ------------
+// -- reductions of a: start() is its first value, step() adds v (c: centre, w: second array) ------
 
 struct reduce_adds {
   static FN_IN_STRUCT A start() { return 0; }
@@ -39,7 +39,7 @@ struct reduce_multiplies {
   static FN_IN_STRUCT A start() { return 1; }
   FN_IN_STRUCT A operator()(A a, A b) const { return times(a, b); }
 };
-// NaN is the extreme of what it occurs in.
+// A NaN is the extreme of all elements.
 struct reduce_max {
   static FN_IN_STRUCT A start() { return lowest(A()); }
   static FN_IN_STRUCT A step(A a, A v, A, A) { return v > a || is_nan(v) ? v : a; }
@@ -87,13 +87,13 @@ struct reduce_args {
   i64 reduced[REDUCED][2];
 };
 
-// The type in which results are finished: double where whole numbers become floats.
+// The type in which results are finished: double if whole numbers become floats.
 template <bool WIDER> struct finishes { typedef A type; };
 template <> struct finishes<true> { typedef double type; };
 typedef finishes<(A)0.5 == 0 && (accumulates<TO>::type)0.5 != 0>::type F;
 
 // Returns a sum in the type in which results are finished. A sum of integers is first stored in
-// their own type, since their mean is that of such a sum.
+// their own type and may wrap around, since their mean is that of such a sum.
 FN F narrowed(A a)
 {
   bool whole = (F)0.5 == 0;

@@ -1,6 +1,6 @@
-// reduce_back.cu - gradients of reductions over axes: each element of data from its value x, its
-// result y, the head gradient g, a second one h, and a scale. Method: a thread an element. Bound:
-// bytes.
+// reduce_back.cu - gradients of reductions over axes: the gradient of each element from its value
+// x, its result y, the head gradient g, a second one h, and a scale. Method: one thread per
+// element. Bound: bytes.
 #ifndef T
 #include "prelude.cuh"
 #define T float

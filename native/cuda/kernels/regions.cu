@@ -1,8 +1,8 @@
-// regions.cu - what bins of regions hold of images: ROIPooling, ROIAlign, RROIAlign, PSROIPooling
-// and its deformable form, with their gradients. The geometry of regions, bins and samples is in
-// kernel/element/regions.h. Method: a thread a bin and channel; gradients: a thread a pixel and
-// channel, which gathers from the bins of all regions in order: equal bits on each run. Bound:
-// bytes, gathered; gradients: pixels times regions.
+// regions.cu - pooling over bins of regions of images: ROIPooling, ROIAlign, RROIAlign,
+// PSROIPooling and its deformable form, with their gradients. kernel/element/regions.h has the
+// geometry of regions, bins and samples. Method: one thread per bin and channel; for gradients, one
+// thread per pixel and channel, which gathers from the bins of all regions in order, so that
+// results repeat bit for bit. Bound: bytes, gathered; for gradients, pixels times regions.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/regions.h"
@@ -91,7 +91,7 @@ extern "C" __global__ void roi_pool_back(T *dx, const T *dy, const i32 *argmax, 
 
 // -- means of samples -----------------------------------------------------------------------------
 
-// Sizes. own: each bin reads channels of its own.
+// Sizes. own: whether each bin reads its own channels.
 struct align_args { struct align_grid grid; i64 n, regions, channels, own; };
 
 FN struct align_region align_region_at(const T *rois, i64 r, const struct align_grid &k)
@@ -188,7 +188,7 @@ extern "C" __global__ void align_back(
   }
 }
 
-// -- bins with channels of their own --------------------------------------------------------------
+// -- bins that read different channels ------------------------------------------------------------
 
 // Sizes. channels: those of the images; classes: those of trans, 0 if there is none.
 struct ps_args { struct ps_grid grid; i64 n, regions, channels, classes; };
@@ -268,9 +268,9 @@ extern "C" __global__ void ps_mean_back(
   }
 }
 
-// -- the same, moved ------------------------------------------------------------------------------
+// -- the same with offsets ------------------------------------------------------------------------
 
-// Returns the index in trans of a bin's offset along x; that along y is one plane after it.
+// Returns the index in trans of a bin's offset along x; its offset along y is one plane further.
 FN i64 ps_offset(const ps_args &s, const ps_bin_index &b)
 {
   const struct ps_grid &k = s.grid;
@@ -344,7 +344,7 @@ extern "C" __global__ void ps_sample_back(T *dx, const T *dy, const T *count, co
   }
 }
 
-// Returns the change of a sample's value per pixel that the sample moves along an axis.
+// Returns the derivative of a sample's value by its position along an axis, per pixel.
 FN double slope_of(
     const T *plane, i64 width, const struct align_tap &v, const struct align_tap &u, int axis)
 {
@@ -354,8 +354,8 @@ FN double slope_of(
               : (c - a) * (1 - u.weight) + (d - b) * u.weight;
 }
 
-// Computes dtrans, of s.n elements, a team each, which walks over the outputs and bins that its
-// part moves.
+// Computes dtrans, of s.n elements, one team per element, which loops over the outputs and bins
+// whose offset the element is.
 extern "C" __global__ void ps_trans_back(T *dtrans, const T *dy, const T *count, const T *x,
     const T *rois, const T *trans, const struct ps_args __grid_constant__ s)
 {

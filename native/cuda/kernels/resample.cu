@@ -1,7 +1,7 @@
-// resample.cu - images of another size, (planes, height, width) each: pixels repeated, bilinear
-// kernels of a transposed convolution, bilinear resizing, means over adaptive windows; with their
-// gradients. Where a pixel comes from is in kernel/element/resample.h. Method: a thread an element
-// of what is written, gradients gather. Bound: bytes, where the caches keep what windows share.
+// resample.cu - resizes images (planes, height, width): repeated pixels, bilinear kernels of a
+// transposed convolution, bilinear resizing, means over adaptive windows; with their gradients.
+// kernel/element/resample.h computes where a pixel comes from. Method: one thread per element that
+// is written; gradients gather. Bound: bytes, if the caches keep what windows share.
 #ifndef T
 #include "prelude.cuh"
 #include "kernel/element/resample.h"
@@ -11,7 +11,7 @@
 
 typedef accumulates<T>::type A;
 
-// h, w: of the small image, H, W: of the large one (or of the result)
+// Sizes. h, w: of the small image or the input; H, W: of the large image or the result.
 struct resample_args { i64 n, channels, all_channels, first, h, w, H, W; };
 
 // -- repeated pixels: channels first .. first + channels - 1 of the large image -------------------
@@ -74,7 +74,7 @@ extern "C" __global__ void repeat_kernels(
 }
 
 // Returns the index in the large image of element (ky, kx) of the window of pixel (iy, ix) of the
-// small one; -1 outside.
+// small image; -1 if it is outside.
 FN i64 under_kernel(const kernel_args &s, i64 plane, i64 iy, i64 ix, i64 ky, i64 kx)
 {
   const i64 H = s.h * s.scale, W = s.w * s.scale;
@@ -98,7 +98,7 @@ extern "C" __global__ void repeat_kernels_back(
   }
 }
 
-// Computes the gradient of the kernels over s.n images, a team an element of a channel's kernel.
+// Computes the gradient of the kernels over s.n images, one team per element of a channel's kernel.
 extern "C" __global__ void repeat_kernels_weight(
     T *weight, const T *large, const T *small, const struct kernel_args __grid_constant__ s)
 {

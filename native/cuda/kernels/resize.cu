@@ -1,17 +1,17 @@
-// resize.cu - images (batch, height, width, channels) of another size by the rules of image/taps.h.
-// Method: tables of each axis say which pixels a position reads, and their weights, a thread a
-// position; then a thread an element adds them up, row by row, as the CPU's two passes do, so that
-// bytes are equal. Bound: bytes where an image shrinks, else the operations of its taps.
+// resize.cu - resizes images (batch, height, width, channels) by the rules of image/taps.h. Method:
+// one thread per position of each axis writes tables of the pixels that it reads and of their
+// weights; then one thread per element adds them up row by row, as the two passes of the CPU do, so
+// that bytes are equal. Bound: bytes if an image shrinks, else the operations of its taps.
 #ifndef T
 #include "prelude.cuh"
 #include "image/taps.h"
 #define T u8          // elements
-#define SUM i32       // of a row: i32 where weights are of fixed point, else float, or T = double
-#define PAIRS 0       // of fixed point, two rows each
+#define SUM i32       // sum of a row: i32 with fixed-point weights, else float, double for double
+#define PAIRS 0       // 1: fixed-point weights, and each result reads two rows
 #include "team.cuh"
 #endif
 
-// Position i reads count[i] pixels, from entry i pitch on.
+// The tables of an axis: position i reads count[i] pixels; its entries begin at i pitch.
 struct axis_taps { i32 *count, *index; float *weight; i64 pitch, from, to; };
 
 extern "C" __global__ void list_taps(
@@ -31,7 +31,7 @@ FN SUM weight_of(const axis_taps &a, i64 entry)
   return fixed() ? (SUM)fixed_weight(a.weight[entry]) : (SUM)a.weight[entry];
 }
 
-// Returns the sum of the weighted pixels of `row`, of one channel, for a position.
+// Returns the sum of weighted pixels of `row`, of one channel, for a position.
 FN SUM add_row(const T *row, const resize_args &s, i64 position)
 {
   SUM sum = 0;
@@ -40,7 +40,7 @@ FN SUM add_row(const T *row, const resize_args &s, i64 position)
   return sum;
 }
 
-// sums of rows: of fixed point they take 64 bits
+// The type of sums over rows: 64-bit integers for fixed-point weights.
 typedef own_precision<SUM>::type sums;
 FN T result_of(sums sum, bool twice)
 {
@@ -48,7 +48,7 @@ FN T result_of(sums sum, bool twice)
   return (T)(fixed() ? clamp_byte((i64)sum >> 2 * WEIGHT_BITS) : byte_of_mean((float)sum, twice));
 }
 
-// Returns whether a byte's rows are added up in float32.
+// Returns whether the rows of a byte are added up in float32; see bytes_in_vectors.
 FN bool in_vectors(const resize_args &s, i64 column, i64 channel)
 {
   return sizeof(T) == 1 && fixed() && s.cubic &&

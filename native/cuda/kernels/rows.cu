@@ -1,11 +1,11 @@
-// rows.cu - elements and rows that indices name: take, Embedding, pick, one_hot, gather_nd and
-// their like, with their gradients; where. Indices I are truncated, and clipped (or taken modulo
-// the size); what has to be in range is checked first, and reported to the host. Copies are of
-// bits, UNIT each. Method: a thread an element of what is written. Bound: bytes.
-// Gradients of rows that occur several times: places are sorted first (sort.cu), so that the rows
-// of one place are neighbours. Teams add equal chunks of the sorted rows; of a place that several
-// chunks have rows of, each keeps its sum, and a team then adds these in order. So the order of all
-// additions follows from the indices alone. Bound: bytes, and the sort.
+// rows.cu - elements and rows selected by indices: take, Embedding, pick, one_hot, gather_nd and
+// others, with their gradients; where. Indices I are truncated, and clipped (or taken modulo the
+// size); indices that must be in range are checked first, and errors are reported to the host.
+// Copies move bits of type UNIT. Method: one thread per element that is written. Bound: bytes.
+// Gradients of rows that occur several times: keys are sorted first (sort.cu), so that rows with
+// the same target are neighbours. Teams add equal chunks of the sorted rows; if several chunks have
+// rows of a target, each stores its sum, and one team adds these sums in order. So the order of all
+// additions depends only on the indices. Bound: bytes, and the sort.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -17,13 +17,13 @@
 #include "fault.cuh"
 #endif
 #ifndef T
-#define T float       // numbers that are added
+#define T float       // elements that are added
 #endif
 #ifndef WRAP
 #define WRAP 0
 #endif
 #ifndef ADD
-#define ADD 0         // onto what is there
+#define ADD 0         // 1: adds to the elements of the result
 #endif
 #ifndef COORDINATES
 #define COORDINATES 1
@@ -32,7 +32,8 @@
 #define PACK 1        // elements of a load
 #endif
 
-// Returns x truncated; numbers out of range become the nearest end of it, NaN the least number.
+// Returns x truncated. Numbers out of the range of i64 become its nearest end, NaN the least
+// number.
 template <typename N> FN i64 whole(N x)
 {
   typedef typename own_precision<N>::type S;
@@ -75,7 +76,7 @@ extern "C" __global__ void take_rows(
   }
 }
 
-// Lists the targets of n rows, unsorted: a key holds where a row goes, and which row it is.
+// Writes the keys of n rows, unsorted: key = the row's target, index = the row.
 template <typename P> FN void list_targets(sort_key *keys, i64 n, const P &at)
 {
   EACH(i, n) keys[i] = { (u64)at(i), i };
@@ -89,7 +90,7 @@ FN bool ends_target(const sort_key *keys, i64 p, i64 n)
 
 typedef own_precision<T>::type S;
 
-struct chunk_args { i64 n, row, chunk, chunks; };    // keys, elements of a row, keys of a chunk
+struct chunk_args { i64 n, row, chunk, chunks; };    // n: keys; row: elements; chunk: keys of one
 
 FN void add_to(T *a, u64 target, i64 row, i64 x, const S (&sum)[PACK])
 {
@@ -99,9 +100,9 @@ FN void add_to(T *a, u64 target, i64 row, i64 x, const S (&sum)[PACK])
   *at = to;
 }
 
-// Adds the rows of chunk c to their targets. part: (2, chunks, row), receives the sums of the
-// chunk's first target, if rows of it are in the chunk before, and of its last one, if rows of it
-// are in the next chunk but none in the one before.
+// Adds the rows of chunk c to their targets. part (2, chunks, row): part[0][c] receives the sum of
+// the chunk's first target if the previous chunk has rows of it; part[1][c] that of its last target
+// if the next chunk has rows of it but the previous one has none.
 FN void add_chunk(T *a, const T *y, S *part, const sort_key *keys, i64 c, const chunk_args &s)
 {
   const i64 begin = c * s.chunk, end = begin + s.chunk < s.n ? begin + s.chunk : s.n;
@@ -128,7 +129,7 @@ FN void add_chunk(T *a, const T *y, S *part, const sort_key *keys, i64 c, const 
   }
 }
 
-// Adds up the sums of a target whose rows begin in chunk c and continue in the next ones.
+// Adds up the sums of a target whose rows begin in chunk c and continue in later ones.
 FN void join_chunks(T *a, const S *part, const sort_key *keys, i64 c, const chunk_args &s)
 {
   const i64 end = (c + 1) * s.chunk, begin = c * s.chunk;
@@ -157,7 +158,7 @@ extern "C" __global__ void list_rows(sort_key *keys, const I *index, i64 n, i64 
   list_targets(keys, n, index_on_axis{ index, k });
 }
 
-// Adds the rows of `outer` arrays; part: that of add_chunk, for each array.
+// Adds the rows of `outer` arrays. part: as in add_chunk, one per array.
 extern "C" __global__ void add_rows(T *a, const T *y, S *part, const sort_key *keys, i64 outer,
     i64 k, const struct chunk_args __grid_constant__ s)
 {
@@ -180,7 +181,7 @@ extern "C" __global__ void join_rows(T *a, const S *part, const sort_key *keys, 
   }
 }
 
-// -- one element of each line of k that are `inner` apart -----------------------------------------
+// -- one element of each line of k elements, `inner` apart ----------------------------------------
 
 FN i64 picked(const I *index, i64 u, i64 k, i64 inner)
 {
@@ -197,8 +198,8 @@ extern "C" __global__ void pick_back(
   EACH(u, n) dx[picked(index, u, k, inner)] = dy[u];
 }
 
-// Sets element index[u] of each row of k, if there is one, to from[u], or to `on` if `from` is
-// NULL.
+// Sets element index[u] of each row of k elements, if it exists, to from[u], or to `on` if `from`
+// is NULL.
 extern "C" __global__ void put_in_rows(
     UNIT *y, const I *index, i64 n, i64 k, const UNIT *from, u64 on)
 {
@@ -240,7 +241,7 @@ extern "C" __global__ void list_coordinates(
   list_targets(keys, s.n, row_in_array{ index, s });
 }
 
-// Stores the last row that names each place; zeros if `rows` is NULL.
+// Stores in each target the last row with that target; zeros if `rows` is NULL.
 extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key *keys,
     const struct coordinates __grid_constant__ s)
 {
@@ -252,10 +253,10 @@ extern "C" __global__ void set_at(UNIT *array, const UNIT *rows, const sort_key 
   }
 }
 
-// -- rows of a matrix that a list names -----------------------------------------------------------
+// -- rows of a matrix that are in a list ----------------------------------------------------------
 
-// Copies the rows of x that the list names to the same rows of y, whose other rows keep their
-// zeros. Skips an index outside of the `rows` rows, which check_range has reported.
+// Copies the rows of x that are in the list to the same rows of y; the caller has set y to 0. Skips
+// indices outside 0 .. rows - 1, which check_range has reported.
 extern "C" __global__ void keep_rows(
     UNIT *y, const UNIT *x, const I *index, i64 n, i64 row, i64 rows)
 {
@@ -266,7 +267,7 @@ extern "C" __global__ void keep_rows(
   }
 }
 
-// -- places as one number, or as one row of coordinates for each axis -----------------------------
+// -- positions as one number, or as one row of coordinates per axis -------------------------------
 
 struct shape_args { i64 n, axes, size[32]; };
 
@@ -295,7 +296,7 @@ extern "C" __global__ void unravel(
   }
 }
 
-// -- count sketches: element i of a row goes to place h[i] of `out` with a sign -------------------
+// -- count sketches: element i of a row is added to element h[i] of `out`, with a sign ------------
 
 extern "C" __global__ void sketch(
     T *y, const T *x, const sort_key *keys, const T *sign, i64 rows, i64 n, i64 out)
@@ -323,7 +324,7 @@ extern "C" __global__ void sketch_back(
 
 // -- where ----------------------------------------------------------------------------------------
 
-// Writes z = a where the condition of its row holds, else b; a or b NULL: zeros.
+// Writes z = a if the condition of its row holds, else b. A NULL a or b stands for zeros.
 extern "C" __global__ void choose(
     UNIT *z, const I *when, const UNIT *a, const UNIT *b, i64 n, i64 row)
 {
@@ -336,7 +337,7 @@ extern "C" __global__ void choose(
 
 // -- rows where a mask is not 0 -------------------------------------------------------------------
 
-// Writes to order[i] how many rows before i are chosen, or -1 if row i is not. Launched as one
+// Writes to order[i] how many rows before i are chosen, or -1 if row i is not. Launch it as one
 // block.
 extern "C" __global__ void number_chosen(i64 *order, const I *mask, i64 n)
 {
@@ -351,7 +352,7 @@ extern "C" __global__ void number_chosen(i64 *order, const I *mask, i64 n)
   for (i64 i = begin; i < end; i++) order[i] = get<double>(mask[i]) != 0 ? before++ : -1;
 }
 
-// Copies gradients back to the chosen rows; the others get zeros.
+// Copies gradients to the chosen rows and zeros to the others.
 extern "C" __global__ void put_chosen(UNIT *dx, const UNIT *g, const i64 *order, i64 n, i64 row)
 {
   EACH(i, n)

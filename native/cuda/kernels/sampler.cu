@@ -1,7 +1,7 @@
-// sampler.cu - images sampled bilinearly at the places of a grid, and grids: BilinearSampler,
-// GridGenerator, SpatialTransformer. The corners of a sample are in kernel/element/corners.h.
-// Method: a thread an element of what is written; a grid's gradient sums over channels, the image's
-// is taps.cu's, an affine map's a team for each of its numbers. Bound: bytes, gathered.
+// sampler.cu - samples images bilinearly at the positions of a grid, and makes grids:
+// BilinearSampler, GridGenerator, SpatialTransformer. kernel/element/corners.h computes the corners
+// of a sample. Method: one thread per element that is written; the gradient of a grid sums over
+// channels, the image's uses taps.cu, an affine map's one team per number. Bound: bytes, gathered.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -13,7 +13,7 @@
 #include "keys.cuh"
 #endif
 
-// images of c channels of h x w pixels, n places in each
+// Sizes: `images` images of c channels of h x w pixels, with n samples each.
 struct sampler_args { i64 images, c, h, w, n; };
 
 extern "C" __global__ void sample(
@@ -70,9 +70,10 @@ extern "C" __global__ void list_corners(sort_key *keys, T *weight, const T *grid
   }
 }
 
-// -- grids of h x w places ------------------------------------------------------------------------
+// -- grids of h x w positions ---------------------------------------------------------------------
 
-// Writes a regular grid: rows x, y and, for coordinates from -1 to 1, ones.
+// Writes a regular grid: a row of x, one of y and, unless `pixels`, one of ones. pixels:
+// coordinates count pixels; else they are from -1 to 1.
 extern "C" __global__ void regular(T *grid, i64 h, i64 w, i32 pixels)
 {
   EACH(i, h * w)

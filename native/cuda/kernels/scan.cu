@@ -1,10 +1,10 @@
 // scan.cu - running sums along rows of k elements that are `inner` apart, in the result's own
-// precision, from the front or, with BACK, from the end. Method: a thread a row where neighbours
-// in memory are neighbouring rows; a warp a row where rows are short, PACK elements a lane at a
-// time; else blocks take tiles of rows in turn, and a tile's prefix is found by decoupled
-// look-back: a tile publishes its own sum at once, and its prefix with it when that is known. A
-// look-back adds from the nearest known prefix forwards, so that each prefix is the same left fold
-// of the tiles' sums on each run, floats included. Bound: bytes, one read and one write.
+// precision, from the front or, with BACK, from the end. Method: one thread per row if neighbours
+// in memory belong to neighbouring rows; one warp per row if rows are short, PACK elements per lane
+// at a time; else blocks take tiles of rows in turn and find a tile's prefix by decoupled
+// look-back: a tile publishes its own sum at once, and later its prefix. A look-back adds from the
+// nearest known prefix forwards, so that each prefix is the same left fold of the tiles' sums on
+// each run, even of floats. Bound: bytes, one read and one write.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -39,12 +39,12 @@ extern "C" __global__ void running_sums(TO *y, const T *x, i64 rows, i64 k, i64 
   }
 }
 
-// -- PACK elements of a row, from its element j in the order of the sums --------------------------
+// -- packs of PACK elements of a row; element j counts in the direction of the sums ---------------
 
 FN i64 pack_offset(i64 j, i64 k, i64 inner) { return BACK ? (k - PACK - j) * inner : j * inner; }
 FN int pack_lane(int i) { return BACK ? PACK - 1 - i : i; }
 
-// Loads a pack as its running sums, with zeros past the row's end.
+// Loads a pack and replaces it by its running sums; zeros after the row's end.
 FN void load_sums(S (&v)[PACK], const T *row, i64 j, i64 k, i64 inner)
 {
   S sum = 0;
@@ -68,7 +68,7 @@ FN void store_sums(TO *row, const S (&v)[PACK], S before, i64 j, i64 k, i64 inne
   *(lanes<TO, PACK> *)&row[pack_offset(j, k, inner)] = to;
 }
 
-// Replaces v by the sum of the lanes up to this one. Returns the sum of those before it.
+// Replaces v by the sum of the lanes up to this one. Returns the sum of the lanes before it.
 FN S scan_warp(S &v)
 {
   const int lane = threadIdx.x % 32;
@@ -101,17 +101,17 @@ extern "C" __global__ void running_rows(TO *y, const T *x, i64 rows, i64 k, i64 
 // -- tiles of long rows ---------------------------------------------------------------------------
 
 enum { HELD = 4, WARPS = 8, TILE = HELD * 256 * PACK };
-// What other blocks may read of a tile.
+// Which sums of a tile other blocks may read.
 enum {
   NOT_SUMMED,
   TILE_SUMMED,          // the sum of its elements
   PREFIX_SUMMED         // the sum of the row up to its end
 };
 
-// Written and read by several blocks at once: atomic operations only.
+// The sums of a tile, which several blocks access at once: use atomic operations only.
 struct tile_sums {
   u64 tile;             // the bits of the sum of its elements
-  u64 through;          // of the row up to its end
+  u64 through;          // the bits of the sum of the row up to its end
 };
 
 FN u64 get_bits(S v)
@@ -136,8 +136,8 @@ FN void publish(u64 *at, S v, u32 *state, u32 known)
   atomicExch(state, known);
 }
 
-// Returns the sum of the tiles of a row before tile t, of which there are `first`. Call with all
-// threads of a warp.
+// Returns the sum of the `first` tiles of the row before tile t. All threads of a warp must call
+// it.
 FN S sum_before(tile_sums *sums, u32 *state, i64 t, i64 first)
 {
   const int lane = threadIdx.x % 32;
@@ -158,8 +158,8 @@ FN S sum_before(tile_sums *sums, u32 *state, i64 t, i64 first)
   return total;
 }
 
-// Writes running sums of rows of several tiles. sums, state and ticket are zeros at first. Tiles
-// are taken in order, so that a tile waits only for tiles that a block has taken.
+// Writes running sums of rows of several tiles. sums, state and ticket are initially 0. Blocks take
+// tiles in order, so that a tile waits only for tiles that already have a block.
 extern "C" __global__ void running_tiles(TO *y, const T *x, tile_sums *sums, u32 *state,
     u64 *ticket, i64 rows, i64 k, i64 inner)
 {

@@ -1,10 +1,10 @@
 // search.cu - the index of the first greatest (or least) element of each row of k elements that are
-// `inner` apart; NaN is more extreme than any number. Method: a team a row, which takes the extreme
-// and then looks for it. Bound: bytes, one read; the second comes from the cache.
+// `inner` apart; NaN is more extreme than any number. Method: one team per row, which finds the
+// extreme and then its index. Bound: bytes, one read; the second read comes from the cache.
 #ifndef T
 #include "prelude.cuh"
 #define T float
-#define TO float     // places
+#define TO float     // indices
 #define LEAST 0
 #define TEAM 32
 #include "team.cuh"

@@ -1,6 +1,6 @@
-// sequence.cu - sequences of unequal length in (steps, batch, row), or (batch, steps, row): what
-// follows their ends, their last steps, their steps in reverse order. Elements are bits.
-// Method: a thread an element of what is written. Bound: bytes.
+// sequence.cu - sequences of unequal length in (steps, batch, row), or (batch, steps, row): masks
+// the steps after their ends, copies their last steps, reverses them. Elements are copied as bits.
+// Method: one thread per element that is written. Bound: bytes.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -22,7 +22,7 @@ FN sequence_position position_of(const sequence_args &s, i64 i)
   i64 first = rows / inner, second = rows % inner;
   return { BATCH_FIRST ? second : first, BATCH_FIRST ? first : second, x };
 }
-// Returns the length of sequence n, clipped to 0 .. steps; without lengths, steps.
+// Returns the length of sequence n, clipped to 0 .. steps; `steps` if length is NULL.
 FN i64 length_of(const sequence_args &s, const L *length, i64 n)
 {
   return length ? index_at(length[n], s.steps + 1) : s.steps;
@@ -54,7 +54,7 @@ extern "C" __global__ void turn(
   }
 }
 
-// Copies the last steps to y (batch, row), of s.n elements.
+// Copies the last step of each sequence to y (batch, row), of s.n elements.
 extern "C" __global__ void last(
     UNIT *y, const UNIT *x, const L *length, const struct sequence_args __grid_constant__ s)
 {

@@ -1,13 +1,13 @@
-// softmax.cu - softmax and its logarithm along an axis, and their gradients. Method: a team a row,
-// which it holds in registers, 16 bytes a load, where it fits; else three walks over it: greatest
-// element, sum of exponentials, results; what is read again comes from the cache. Sums are joined
-// in double, those of a thread compensated. Bound: bytes, one read and one write.
+// softmax.cu - softmax and its logarithm along an axis, and their gradients. Method: one team per
+// row, which it holds in registers, in loads of 16 bytes, if it fits; else three walks over it:
+// greatest element, sum of exponentials, results, from the cache after the first one. Sums are
+// joined in double, those of a thread are compensated. Bound: bytes, one read and one write.
 #ifndef T
 #include "prelude.cuh"
 #define T float      // data, or the gradient of data
-#define TO float     // softmax, whose precision the arithmetic has
-#define LENGTH i32   // how many elements of a row count
-#define LOG 0        // the logarithm of the softmax
+#define TO float     // softmax; also the precision of the arithmetic
+#define LENGTH i32   // lengths of rows
+#define LOG 0        // 1: the logarithm of the softmax
 #define TEAM 32
 #define PACK 4       // elements of a load
 #define HELD 2       // packs of a thread
@@ -17,8 +17,8 @@
 typedef computes<TO>::type C;
 typedef accumulates<TO>::type A;
 
-// Computes softmax. length: how many elements of each row count; those after them become 0, as do
-// their gradients. NULL: all count.
+// Computes softmax. length: how many elements of each row count; the others become 0, as do their
+// gradients. NULL: all count.
 extern "C" __global__ void softmax(
     TO *y, const T *x, const LENGTH *length, i64 rows, i64 k, i64 inner, C scale)
 {

@@ -1,6 +1,6 @@
 // softmax_loss.cu - the gradient of SoftmaxOutput, softmax_cross_entropy with its gradient, and the
-// rows of _contrib_linear_cross_entropy.
-// Method: a team a row. Bound: bytes, one read and one write.
+// rows of _contrib_linear_cross_entropy. Method: one team per row. Bound: bytes, one read and one
+// write.
 #ifndef T
 #include "prelude.cuh"
 #define T float      // data
@@ -14,8 +14,8 @@
 typedef computes<TO>::type C;
 typedef accumulates<TO>::type A;
 
-// Sizes. hit, other: what is subtracted from the probability of the label's class, and from those
-// of the others. ignores: rows whose label is `ignored` get zeros.
+// Sizes. hit, other: subtracted from the probability of the label's class, and of other classes.
+// ignores: whether rows whose label is `ignored` get zeros.
 struct loss_args {
   i64 rows, k, inner, ignored;
   double scale, hit, other;
@@ -23,7 +23,7 @@ struct loss_args {
 };
 
 // Computes the gradient of SoftmaxOutput with class numbers as labels, from the softmax p. valid:
-// the number of labels, which divides the scale; may be NULL, as may head.
+// number of labels, which divides the scale; NULL: 1. head: head gradient; NULL: ones.
 extern "C" __global__ void softmax_loss(TO *dx, const TO *p, const LABEL *label, const TO *head,
     const i64 *valid, const struct loss_args __grid_constant__ x)
 {
@@ -52,7 +52,7 @@ extern "C" __global__ void probability_loss(
   }
 }
 
-// Counts the labels other than the ignored one. Launched as one team.
+// Counts the labels other than the ignored one. Launch it as one team.
 extern "C" __global__ void count_valid(i64 *valid, const LABEL *label, i64 n, i64 ignored)
 {
   i64 count = 0;
@@ -96,7 +96,7 @@ struct entropy_args {
 };
 
 // Writes the cross entropy of the softmax of each row of z to loss[first + row]. With `gradient`,
-// z becomes the gradient. loss and valid may be NULL.
+// also replaces z by the gradient. loss and valid may be NULL.
 extern "C" __global__ void linear_entropy(TO *z, TO *loss, const LABEL *label, const i64 *valid,
     device_fault *fault, i64 op, i64 what, const struct entropy_args __grid_constant__ x)
 {

@@ -1,12 +1,12 @@
-// sort.cu - the order of lines of n elements that are `inner` apart: sort, argsort, topk, and keys
-// that other families list. Elements become keys of the same order in as many bits as they have
-// (NaN above all, -0 as 0), of which descending ones are the complements; equal ones keep their
-// order. Method: lines of up to 32 are counted by a warp; longer ones are sorted by a block, in
-// shared memory, 8 bits of the keys at a time; lines of several tiles in one pass over memory for
-// each 8 bits, in which a tile finds how many keys of each digit are before it by decoupled
-// look-back; of those few are asked for, blocks select the first k of each tile, by their digits
-// from the highest one, and then of what is left. Bound: bytes, one read and one write of a line
-// that fits a tile, two of the keys per pass of a longer one, one read of x where few are selected.
+// sort.cu - sorts lines of n elements that are `inner` apart: sort, argsort, topk, and keys that
+// other families make. Elements become keys in the same order, as wide as the elements (NaN above
+// all, -0 equals 0); descending orders use their complements; equal keys keep their order. Method:
+// lines of up to 32 are counted by a warp. Lines that fit a tile are sorted by a block in shared
+// memory, 8 bits of the keys at a time. Longer lines take one pass over memory per 8 bits; in it, a
+// tile finds how many keys of each digit precede it by decoupled look-back. If only a few first
+// elements are requested, blocks select the first k of each tile by their digits, from the highest
+// one, and then again from those selected. Bound: bytes, one read and one write of a line that fits
+// a tile, two of the keys per pass of a longer one, one read of x if few are selected.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -23,22 +23,22 @@
 #define DOWN 0
 #endif
 #ifndef WIDE
-#define WIDE 0          // keys of 64 bits, or more than 2^32 elements in a line
+#define WIDE 0          // 1: keys of 64 bits, or more than 2^32 elements in a line
 #endif
 #ifndef FROM_X
-#define FROM_X 1        // what is sorted: elements, or keys
+#define FROM_X 1        // 1: sorts elements of x; 0: keys of `from`
 #endif
 #ifndef TO_OUT
-#define TO_OUT 0        // what comes of it: elements and their indices, or keys
+#define TO_OUT 0        // 1: writes elements and their indices; 0: keys
 #endif
 #ifndef BITS
-#define BITS 32         // of a key
+#define BITS 32         // bits of a key
 #endif
 #ifndef ITEMS
 #define ITEMS 8         // keys of a thread
 #endif
 #ifndef COUNT
-#define COUNT u32       // keys of a line, less than a quarter of what it holds
+#define COUNT u32       // number of keys of a line; its two highest bits are flags
 #endif
 
 #if WIDE
@@ -69,8 +69,8 @@ struct order_args {
   const T *x;
   const pair *from;
   pair *to;
-  // the first k of each line: elements, their places, ones at these places in an array of zeros;
-  // what is NULL is not asked for
+  // results for the first k of each line: elements, their indices, ones at their indices in an
+  // array of zeros; each may be NULL
   T *value;
   POSITION *index;
   T *mask;
@@ -90,8 +90,8 @@ FN pair source(const order_args &s, i64 line, i64 i)
 #endif
 }
 
-// Returns the pair that fills a tile after the end of a line: no key is greater, and equal ones
-// sort before it.
+// Returns the pair that fills a tile after the end of a line: no key is greater, and equal keys
+// precede it.
 FN pair no_pair()
 {
   pair p;
@@ -114,7 +114,7 @@ FN void sink(const order_args &s, i64 line, i64 rank, const pair &p)
 #endif
 }
 
-// Sorts lines of up to 32 elements, a warp each.
+// Sorts lines of up to 32 elements, one warp each.
 extern "C" __global__ void sort_short(const struct order_args __grid_constant__ s)
 {
   EACH_ROW(line, s.lines)
@@ -130,7 +130,7 @@ extern "C" __global__ void sort_short(const struct order_args __grid_constant__ 
   }
 }
 
-// -- tiles: a thread's item r is element r * 32 of its warp's part, so that items are in order ----
+// -- tiles: item r of a thread is element r * 32 + lane of its warp's part, so items are in order -
 
 FN int item_at(int r) { return ((int)threadIdx.x / 32 * ITEMS + r) * 32 + (int)threadIdx.x % 32; }
 FN u32 digit_of(KEY key, int shift) { return (u32)(key >> shift) % DIGITS; }
@@ -143,7 +143,7 @@ FN void load_tile(pair (&own)[ITEMS], const order_args &s, i64 line, i64 begin)
   }
 }
 
-// Returns the sum of v over the threads of the block before this one.
+// Returns the sum of v over the threads of the block with lower indices.
 FN COUNT sum_before(COUNT v)
 {
   __shared__ COUNT part[WARPS];
@@ -161,9 +161,8 @@ FN COUNT sum_before(COUNT v)
   return sum;
 }
 
-// Writes to `slot` the position of each key when the tile is in the order of a digit, and to
-// `start`, by digit, how many keys have a lower one. Returns how many keys have the digit
-// threadIdx.x.
+// Writes to `slot` the position of each key in the order of a digit of the tile, and to start[d]
+// how many keys have a digit below d. Returns how many keys have digit threadIdx.x.
 FN u32 rank_tile(u32 (&slot)[ITEMS], const pair (&own)[ITEMS], int shift, u32 (&start)[DIGITS])
 {
   __shared__ u32 count[WARPS][DIGITS];
@@ -198,7 +197,7 @@ FN u32 rank_tile(u32 (&slot)[ITEMS], const pair (&own)[ITEMS], int shift, u32 (&
   return total;
 }
 
-// Sorts lines of up to TILE elements, a block each, by the lowest `bits` bits of their keys.
+// Sorts lines of up to TILE elements, one block each, by the lowest `bits` bits of their keys.
 extern "C" __global__ void sort_lines(const struct order_args __grid_constant__ s, i32 bits)
 {
   __shared__ pair held[TILE];
@@ -220,7 +219,7 @@ extern "C" __global__ void sort_lines(const struct order_args __grid_constant__ 
 
 // -- lines of several tiles -----------------------------------------------------------------------
 
-// Counts how many keys of a line have each digit. counts: (lines, passes, DIGITS), zeros at first.
+// Counts how many keys of a line have each digit. counts: (lines, passes, DIGITS), initially 0.
 extern "C" __global__ void count_digits(
     COUNT *counts, const struct order_args __grid_constant__ s, i32 passes)
 {
@@ -244,15 +243,15 @@ extern "C" __global__ void count_digits(
   }
 }
 
-// What a count of a tile and digit holds, in its two highest bits; 0: nothing yet.
+// What the count of a tile and digit includes, in its two highest bits; 0: it is not set yet.
 enum {
   TILE_COUNTED = 1,     // the keys of the tile
   PREFIX_COUNTED = 2    // the keys of the line up to the end of the tile
 };
-enum { FLAG = 8 * sizeof(COUNT) - 2 };  // the lower of these bits
+enum { FLAG = 8 * sizeof(COUNT) - 2 };  // index of the lower of these bits
 
-// Returns how many keys of the digit threadIdx.x are in the `first` tiles of the line before t,
-// where t has `own` of them.
+// Returns how many keys of digit threadIdx.x are in the `first` tiles of the line before tile t,
+// which has `own` of them.
 FN COUNT keys_before(COUNT *state, i64 t, i64 first, COUNT own)
 {
   COUNT *known = state + t * DIGITS + threadIdx.x, sum = 0;
@@ -268,8 +267,8 @@ FN COUNT keys_before(COUNT *state, i64 t, i64 first, COUNT own)
   return sum;
 }
 
-// Writes the keys in the order of digit `pass`. Tiles are taken in order, by `ticket`, so that a
-// tile waits only for tiles that a block has taken. ticket and state are zeros at first; the kernel
+// Writes the keys in the order of digit `pass`. Blocks take tiles in order, by `ticket`, so that a
+// tile waits only for tiles that already have a block. ticket and state are initially 0; the kernel
 // sets those of the next pass to 0.
 extern "C" __global__ void sort_pass(const COUNT *counts, u64 *ticket, COUNT *state,
     u64 *later_ticket, COUNT *later_state, const struct order_args __grid_constant__ s, i32 pass,
@@ -306,7 +305,8 @@ extern "C" __global__ void sort_pass(const COUNT *counts, u64 *ticket, COUNT *st
   }
 }
 
-// Writes the first k keys of each tile, in the order in which they are in it: (lines, tiles, k).
+// Writes the first k keys of each tile to (lines, tiles, k), in the order that they have in the
+// tile.
 extern "C" __global__ void select_keys(
     pair *to, const struct order_args __grid_constant__ s)
 {
@@ -316,7 +316,7 @@ extern "C" __global__ void select_keys(
   for (i64 t = blockIdx.x; t < s.lines * each; t += gridDim.x) {
     pair own[ITEMS];
     load_tile(own, s, t / each, t % each * TILE);
-    // the k-th key, digit by digit, and how many keys equal to it are wanted
+    // find the k-th key, digit by digit, and how many keys equal to it are selected
     KEY last = 0, known = 0;
     u32 wanted = (u32)s.k;
     for (int shift = BITS - DIGIT; shift >= 0; shift -= DIGIT) {
@@ -333,7 +333,7 @@ extern "C" __global__ void select_keys(
       wanted = left;
       __syncthreads();
     }
-    // lower keys in the lower half of a word, equal ones in the upper one
+    // count lower keys in the lower half of a word, equal ones in the upper half
     u32 sum = 0;
     for (int r = 0; r < ITEMS; r++) {
       const u32 lower = __ballot_sync(~0u, own[r].key < last);

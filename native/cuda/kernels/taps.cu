@@ -1,7 +1,8 @@
-// taps.cu - gradients of samples at any place of an image: what a sample takes of a pixel, a
-// tap, gives its weight times the sample's gradient back. Method: taps are keys by pixel, which are
-// sorted (sort.cu), so that a thread adds the taps of one pixel and channel, in the order of the
-// samples: equal bits on each run. Bound: bytes of the taps, for each channel, and the sort.
+// taps.cu - gradients of samples at arbitrary positions of an image: each tap, a pixel that a
+// sample reads, returns its weight times the sample's gradient to the pixel. Method: taps become
+// keys by pixel and are sorted (sort.cu), so that one thread adds the taps of one pixel and channel
+// in the order of the samples, and results repeat bit for bit. Bound: bytes of the taps, for each
+// channel, and the sort.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -9,8 +10,8 @@
 #include "keys.cuh"
 #endif
 
-// key: the pixel among those of all images, ~0: of none; index: which tap.
-// Gradients of samples have the shape (images, channels, samples); a sample has `fan` taps.
+// Sizes. keys: the index of a pixel among those of all images (~0: none), and of the tap. Gradients
+// of samples are (images, channels, samples); each sample has `fan` taps.
 struct tap_args { i64 taps, channels, samples, fan, plane; };
 
 extern "C" __global__ void add_taps(T *dx, const T *dy, const sort_key *keys, const T *weight,

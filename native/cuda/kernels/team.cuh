@@ -1,12 +1,12 @@
-// team.cuh - threads that share a row: TEAM (1, 32 or 256) neighbours in blocks of 256. With 1 a
-// thread walks a row alone, which suits short rows, and rows whose elements are apart while their
-// neighbours are side by side. Every thread of a team gets the team's reduction, computed in the
-// same tree order for any grid, so results repeat bit for bit.
+// team.cuh - teams: TEAM (1, 32 or 256) neighbouring threads of a block of 256 that share a row.
+// With 1, each thread walks a row alone, which suits short rows, and rows whose elements are
+// strided while neighbouring rows are adjacent. Every thread of a team gets the result of the
+// team's reduction. Its tree order is the same for any grid, so results repeat bit for bit.
 #pragma once
 #ifndef TEAM
 #define TEAM 1
 #endif
-// A 64-bit index costs a division of 64 bits; INDEX=u32 where all fit.
+// The type of indices. u32, where all indices fit, avoids 64-bit divisions.
 #ifndef INDEX
 #define INDEX i64
 #endif
@@ -29,8 +29,8 @@ template <int N> FN INDEX offset_in(INDEX i, const i64 (&group)[N][2])
 #define LEADS (threadIdx.x % TEAM == 0)
 
 #if TEAM > 32
-// Returns the shared array of the warps' parts of a reduction. Not a template, so that there is one
-// array for all types.
+// Returns the shared array of the warps' partial results. Not a template, so that all types share
+// one array.
 FN u64 *team_parts()
 {
   __shared__ u64 part[TEAM / 32];
@@ -63,7 +63,7 @@ template <typename F, typename A> FN A team_reduce(A v, F join)
 struct join_sum {
   template <typename A> FN_IN_STRUCT A operator()(A a, A b) const { return a + b; }
 };
-// NaN never wins.
+// A NaN in b is ignored, as in join_least.
 struct join_max {
   template <typename A> FN_IN_STRUCT A operator()(A a, A b) const { return b > a ? b : a; }
 };
@@ -74,7 +74,7 @@ template <typename A> FN A team_sum(A v) { return team_reduce(v, join_sum()); }
 template <typename A> FN A team_max(A v) { return team_reduce(v, join_max()); }
 template <typename A> FN A team_least(A v) { return team_reduce(v, join_least()); }
 
-// A sum and the error of its additions.
+// A compensated (Kahan) sum: the sum and the rounding error to subtract from it.
 template <typename C> struct exact_sum {
   C sum, lost;
   FN_IN_STRUCT void add(C v)
@@ -86,7 +86,8 @@ template <typename C> struct exact_sum {
   FN_IN_STRUCT double value() const { return (double)sum - (double)lost; }
 };
 
-// Returns the sum of v over the threads of a block of 256 that are `stride`, a power of two, apart.
+// Returns the sum of v over those threads of a block of 256 whose indices differ by multiples of
+// `stride`, a power of two.
 FN double join_block(double v, int stride)
 {
   __shared__ double all[256];
@@ -108,14 +109,14 @@ FN double join_block(double v, int stride)
     if (const i64 j = (i64)(h * TEAM + (int)threadIdx.x % TEAM) * PACK; j < (k))
 #endif
 
-// -- rows of k elements, `inner` apart, in an array (outer, k, inner) ------------------------------
+// -- rows of k elements, `inner` apart, in an array (outer, k, inner) -----------------------------
 
 FN i64 row_start(i64 row, i64 k, i64 inner)
 {
   return inner == 1 ? row * k : row / inner * k * inner + row % inner;
 }
 
-// Returns a number as an index 0 .. n - 1, truncated and clipped.
+// Returns x truncated and clipped to 0 .. n - 1; NaN becomes 0.
 template <typename N> FN i64 index_at(N x, i64 n)
 {
   double v = get<double>(x);
@@ -124,8 +125,8 @@ template <typename N> FN i64 index_at(N x, i64 n)
 
 template <typename C> struct soft_row { C greatest, total; };
 
-// Returns the greatest element of a row under the sign of `scale`, and the sum of exponentials
-// relative to it, computed in A.
+// Returns the greatest element of a row (the least one if `scale` is negative), and the sum of
+// exponentials relative to it, computed in A.
 template <typename A, typename N, typename C> FN soft_row<C> soft_sums(
     const N *x, i64 n, i64 inner, C scale)
 {

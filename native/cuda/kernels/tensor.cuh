@@ -1,14 +1,15 @@
-// tensor.cuh - products of 16 x 16 and 16 x 8 half types by a warp's tensor cores, from compute
-// capability 8.0 on. Lane l has g = l / 4 and t = l % 4: of the left factor, in this order, columns
-// 2t and 2t + 1 of rows g and g + 8, then columns 2t + 8 and 2t + 9 of the same rows; of the right
-// one rows 2t and 2t + 1, then 2t + 8 and 2t + 9, of column g; of the sums columns 2t and 2t + 1 of
-// row g, then of row g + 8. The lower half of a word is the first of two.
+// tensor.cuh - products of 16 x 16 and 16 x 8 tiles of half types on a warp's tensor cores, for
+// compute capability 8.0 or later. With g = l / 4 and t = l % 4, lane l holds
+//   left factor    columns 2t and 2t + 1 of rows g and g + 8, then 2t + 8 and 2t + 9 of both
+//   right factor   rows 2t and 2t + 1, then rows 2t + 8 and 2t + 9, of column g
+//   sums           columns 2t and 2t + 1 of row g, then of row g + 8
+// The lower half of a word is the first of two numbers.
 #pragma once
 
 template <typename N> struct is_brain { enum { value = 0 }; };
 template <> struct is_brain<bf16> { enum { value = 1 }; };
 
-// sums += left times right, of f16, BRAIN: of bf16; all lanes of a warp take part
+// Adds left times right to sums. BRAIN: bf16, else f16. All lanes of a warp must call it.
 template <int BRAIN> FN void multiply_tile(float (&sums)[4], const u32 (&left)[4], u32 right0,
     u32 right1)
 {
@@ -28,7 +29,7 @@ template <int BRAIN> FN void multiply_tile(float (&sums)[4], const u32 (&left)[4
 #endif
 }
 
-// two numbers as a word of the type
+// Returns two numbers as a word of bf16 (BRAIN) or f16.
 template <int BRAIN> FN u32 word_of(float low, float high)
 {
   const u32 first = BRAIN ? float_to_bf16_bits(low) : float_to_half_bits(low);

@@ -1,8 +1,8 @@
-// transpose.cu - moves whose neighbours in memory are along one axis of what is read and along
-// another one of what is written: transpose, channels last and back. Elements are bits, UNIT each.
-// Method: tiles of the two axes go through shared memory, so that a warp reads and writes
-// neighbours. A tile has 32 elements a side; of one or two bytes 128 or 64, PACK in a load, where
-// lengths and alignment allow it. Bound: bytes, one read and one write.
+// transpose.cu - moves for which the innermost axes of source and destination differ: transpose,
+// channels last and back. Elements are copied as bits of type UNIT. Method: tiles of the two axes
+// go through shared memory, so that a warp reads and writes neighbours. A tile has 32 x 32
+// elements; with one or two bytes each 128 or 64 per side, PACK per load, where lengths and
+// alignment allow it. Bound: bytes, one read and one write.
 #ifndef UNIT
 #include "prelude.cuh"
 #define UNIT u32
@@ -36,7 +36,7 @@ struct transpose_args {
 extern "C" __global__ void transpose(
     UNIT *dst, const UNIT *src, const struct transpose_args __grid_constant__ s)
 {
-  __shared__ UNIT tile[SIDE][SIDE + 1];    // a column's elements are in different banks
+  __shared__ UNIT tile[SIDE][SIDE + 1];    // + 1: puts elements of a column into different banks
   const int warp = threadIdx.x / 32, at = threadIdx.x % 32 * PACK;
   const INDEX across = ((INDEX)s.from_size + SIDE - 1) / SIDE;
   const INDEX down = ((INDEX)s.to_size + SIDE - 1) / SIDE;

@@ -1,9 +1,10 @@
-// triangular.cu - matrices times triangles, equations with triangles, and the gradients of both:
-// linalg's trmm, trsm; and Cholesky's factors: potrf, potri. A (side x side) is a lower or upper
-// triangle, the rest is not read; B is (m x n). Method: a thread an element of a product; of
-// equations a thread a column (a row, where A is on the right), by substitution; of A's gradient a
-// team an element; a factor is made by a block, column by column. Sums in double. Bound: operations
-// of doubles; of equations side^2 of them, one after the other; of a factor its barriers.
+// triangular.cu - products with triangular matrices, solutions of equations with them, and their
+// gradients: linalg's trmm, trsm; and Cholesky factors: potrf, potri. A (side x side) is a lower or
+// upper triangle, its rest is not read; B is (m x n). Method: one thread per element of a product;
+// for equations, one thread per column (row, if A is on the right), by substitution; for A's
+// gradient, one team per element; a block computes a factor column by column. Sums are double.
+// Bound: operations of doubles; for equations, side^2 of them, one after the other; for a factor,
+// its barriers.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -58,8 +59,8 @@ extern "C" __global__ void triangle_solve(
   }
 }
 
-// Computes factor tri(u v^T), or if A is on the right factor tri(u^T v). u and v have the shape of
-// B; s.lower is that of A itself.
+// Computes factor tri(u v^T), or factor tri(u^T v) if A is on the right. u and v have the shape of
+// B; s.lower describes A itself, not op(A).
 extern "C" __global__ void triangle_gradient(
     T *da, const T *u, const T *v, const struct triangle_args __grid_constant__ s)
 {
@@ -93,7 +94,7 @@ extern "C" __global__ void cholesky(
     for (i64 k = 0; k < n; k++) {
       __syncthreads();
       double d = of_factor(a, n, lower, k, k), root = sqrt(d);
-      if (d <= 0) { // NaN goes on, as on the CPU
+      if (d <= 0) { // false for NaN, as on the CPU
         if (LEADS) report_fault(fault, op, what, matrix, BAD_MATRIX);
         break;
       }
@@ -120,7 +121,7 @@ extern "C" __global__ void cholesky(
   }
 }
 
-// Writes half of the triangle and of its mirror image.
+// Writes half of the triangle and of its mirror image to the whole matrix.
 extern "C" __global__ void half_mirrored(T *y, const T *x, i64 count, i64 n, i32 lower)
 {
   EACH(i, count)

@@ -1,7 +1,7 @@
-// tune.cu - colours of one image (height, width, channels) by the rules of image/pixel.h. Method:
-// what is drawn at random goes to a plan of one or four steps in scratch, from the first thread;
-// each step is a thread a pixel, and in front of one of contrast a block adds up the image's grey.
-// Bound: bytes; for contrast that block.
+// tune.cu - changes colours of one image (height, width, channels) by the rules of image/pixel.h.
+// Method: the first thread draws a plan of one or four steps into scratch; each step has one thread
+// per pixel. Before a step of contrast, one block sums up the grey of the image. Bound: bytes; for
+// contrast, that block.
 #ifndef T
 #include "prelude.cuh"
 #include "base/philox.h"
@@ -22,7 +22,7 @@ extern "C" __global__ void plan_factor(struct tuning *plan, i32 kind, double low
   plan->alpha = random_between(draw(key, 0).w[0], low, high);
 }
 
-// word i of a call, as in operators/vision/image_color.c
+// Returns random word i of a call, the same as operators/vision/image_color.c does.
 FN uint32_t draw_word(const draw_key &key, int i) { return draw(key, (i64)i << 40).w[0]; }
 
 struct jitter_args { double part[4]; };
@@ -35,7 +35,7 @@ extern "C" __global__ void plan_jitter(struct tuning *plan,
   jitter_of(s.part, word, plan);
 }
 
-// given: alpha; else normal numbers of this deviation
+// given: whether alpha is given; else it is drawn from a normal distribution of this deviation.
 struct light_args { float alpha[3], deviation; i32 given; };
 extern "C" __global__ void plan_light(struct tuning *plan,
     const struct light_args __grid_constant__ s, const struct draw_key __grid_constant__ key)

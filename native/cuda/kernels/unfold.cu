@@ -1,7 +1,7 @@
-// unfold.cu - what each position of a window sees of an image, and its adjoint: im2col, col2im; and
-// LRN, a window over channels. Images are planes of (depth, height, width). Method: a thread an
-// element of what is written; adjoints gather, tap by tap. Bound: bytes, where the caches keep what
-// windows share.
+// unfold.cu - im2col, which copies what each position of a window reads of an image, and its
+// adjoint col2im; and LRN, a window over channels. Images are planes of (depth, height, width).
+// Method: one thread per element that is written; adjoints gather, tap by tap. Bound: bytes, if the
+// caches keep what windows share.
 #ifndef T
 #include "prelude.cuh"
 #define T float
@@ -9,7 +9,7 @@
 #include "window.cuh"
 #endif
 
-// Writes the columns of windows, or with `add` adds to what they hold.
+// Writes the columns of windows, or with `add` adds to them.
 extern "C" __global__ void unfold(
     T *columns, const T *image, const struct window __grid_constant__ s, i32 add)
 {

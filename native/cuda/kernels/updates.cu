@@ -1,5 +1,5 @@
-// updates.cu - AdaGrad with one history for each row of n: _contrib_group_adagrad_update. Method: a
-// team a row. Bound: bytes, the second read from the cache.
+// updates.cu - AdaGrad with one history per row of n elements: _contrib_group_adagrad_update.
+// Method: one team per row. Bound: bytes; the second read comes from the cache.
 #ifndef T
 #include "prelude.cuh"
 #define T float

@@ -23,7 +23,7 @@ FN i64 seen_from(const window &s, int d, i64 i, i64 t)
 }
 
 // Returns the element of a plane that tap t reads at position i, or with BACK the position at which
-// tap t reads element i; -1: there is none.
+// tap t reads element i; -1 if there is none.
 template <bool BACK> FN i64 element_at(const window &s, const triple &i, const triple &t)
 {
   i64 at = 0;

@@ -1,12 +1,11 @@
-/* conv.c - forward and the data's gradient of conv.h; the weight's gradient is in weight.c.
+/* conv.c - forward and the gradient of the data of conv.h; weight.c has the gradient of the weight.
 **
 ** Forward: for each image and group, the weight (filters x depth, packed in strips once per
-** version) times columns (depth x positions). Positions are cut into blocks of a few panels, depth
-** into runs of whole channels, so that a run of a block of panels stays in the second-level cache
-** while all filters use it. Data's gradient: the transposed weight (depth x filters, packed in
+** version) times columns (depth x positions). Positions are cut into blocks of a few panels, and
+** depth into runs of whole channels, so that one run of a block stays in the second-level cache
+** while all filters use it. Gradient of the data: the transposed weight (depth x filters, packed in
 ** strips per block of channels) times dy (filters x positions, in place) gives rows of columns,
-** which are added to the image. One thread computes a block of channels of one image.
-*/
+** which are added to the image. One thread computes a block of channels of one image. */
 #include "kernel/conv/inner.h"
 
 /* -- windows ----------------------------------------------------------------------------------- */
@@ -18,7 +17,7 @@ bool window_1x1(const struct window *w)
   return true;
 }
 
-/* Not where keeping it takes much memory and saves little time. */
+/* Returns false if keeping the weight takes much memory and saves little time. */
 bool convolve_keeps(const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),
@@ -183,8 +182,8 @@ static void conv_fill_panels(const struct forward_pass *f, const char *x, int64_
   }
 }
 
-/* Computes one unit: `cols` positions from j of one image, `rows` filters, of which `filter` is the
-** first of all groups' filters. */
+/* Computes one unit: `cols` positions from j on of one image, `rows` filters from `filter` on,
+** which counts over all groups. */
 static void conv_run_forward_block(const struct forward_pass *f, const char *image,
     const char *strips, int64_t filter, char *y, int64_t j, int64_t cols, int64_t rows)
 {
@@ -276,7 +275,8 @@ static const void *conv_keep_strips(
   return s->out;
 }
 
-/* Cuts positions first, whose panels are filled once, then filters. Returns the number of units. */
+/* Cuts the work into units: first positions, since their panels are then still filled only once,
+** then filters. Returns the number of units. */
 static int64_t conv_cut_forward(struct forward_pass *f)
 {
   const struct window *w = f->w;
@@ -352,7 +352,7 @@ struct data {
   const int64_t *tap;
   int64_t taps, in, out;
   int64_t block;                                      /* channels of a unit */
-  int64_t blocks;                                     /* such units */
+  int64_t blocks;                                     /* units of a group */
   int64_t cols;                                       /* positions at a time */
   int64_t width;
   int height, act;
@@ -395,7 +395,7 @@ static size_t conv_count_data_bytes(const struct window *w, const struct gemm_ty
       ALIGN);
 }
 
-/* Returns the window of the gradient of a plain window: a convolution by the transposed weight. */
+/* Returns the window of the gradient of a 1 x 1 window: a convolution by the transposed weight. */
 static struct window conv_exchange_channels(const struct window *w)
 {
   struct window v = *w;

@@ -1,11 +1,10 @@
 /* conv.h - convolution and its two gradients over plain (N, C, spatial) arrays, 1 to 3 spatial
 ** axes.
 **
-** All three use the packed product (kernel/gemm), without a matrix of columns: forward fills panels
-** of the right side directly from the image; the data's gradient computes a few columns at a time
-** and adds them to the image while they are in the cache; the weight's gradient reads the image in
-** place as the left side. A deconvolution uses the same three with exchanged roles.
-*/
+** All three use the packed product (kernel/gemm) without a matrix of columns: forward fills panels
+** of the right side directly from the image; the gradient of the data computes a few columns at a
+** time and adds them to the image while they are in the cache; the gradient of the weight reads the
+** image in place as the left side. A deconvolution uses the same three with exchanged roles. */
 #pragma once
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/levels.h"
@@ -41,7 +40,7 @@ bool convolve_keeps(const struct window *w);
 struct convolve_end { const void *bias; const float *scale; int act; bool add; };
 
 /* Convolves. kept: the instruction's state, for the packed weight; tmp: convolve_forward_scratch
-** bytes. Returns a code, as the functions below. */
+** bytes. Returns a code, as do the functions below. */
 size_t convolve_forward_scratch(const struct window *w);
 int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
@@ -49,19 +48,19 @@ int convolve_forward(const struct window *w, const void *x, const struct operand
 ** use it only where that precision is allowed. */
 bool   rounded_profitable(const struct window *w);
 size_t rounded_scratch(const struct window *w);
-/* Does as convolve_forward; requires rounded_profitable. */
+/* Does the same as convolve_forward; requires rounded_profitable. */
 int rounded_forward(const struct window *w, const void *x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
 /* Returns whether tiles_forward can be used: the processor has tiles (AMX), and the convolution is
 ** 2-D with one group. It rounds like rounded_forward. */
 bool   tiles_profitable(const struct window *w);
 size_t tiles_scratch(const struct window *w);
-/* Does as convolve_forward; requires tiles_profitable. y has its channels in blocks, and x too if
-** block_x is not 0. */
+/* Does the same as convolve_forward; requires tiles_profitable. y has its channels in blocks, and
+** so does x if block_x is not 0. */
 int tiles_forward(const struct window *w, const void *x, int block_x, const struct operand *weight,
     const struct convolve_end *end, void *y, struct gemm_kept *kept, void *tmp);
-/* Computes dx (+)= gradient of x from dy, both with their channels in blocks. Requires
-** tiles_profitable, and multiples of 16 filters and channels. */
+/* Computes dx (+)= gradient of x from dy, both with channels in blocks. Requires tiles_profitable,
+** and filters and channels that are multiples of 16. */
 size_t tiles_data_scratch(const struct window *w);
 int tiles_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, struct gemm_kept *kept, void *tmp);
@@ -71,14 +70,15 @@ bool   tiles_weight_fits(const struct window *w);
 size_t tiles_weight_scratch(const struct window *w);
 void tiles_weight(const struct window *w, const void *x, int block_x, const void *dy, void *dw,
     bool add, void *tmp);
-/* Returns whether few_forward is faster: it is made for few positions and reads the unpacked weight
-** once. */
+/* Returns whether few_forward is faster. It is made for few positions and reads the unpacked weight
+** in place. */
 bool   few_profitable(const struct window *w);
 size_t few_scratch(const struct window *w);
-/* Does as convolve_forward; requires few_profitable. */
+/* Does the same as convolve_forward; requires few_profitable. */
 void few_forward(const struct window *w, const void *x, const void *weight,
     const struct convolve_end *end, void *y, void *tmp);
-/* Computes dx (+)= gradient of x from dy; for a deconvolution dx = act(that + bias). */
+/* Computes dx (+)= gradient of x from dy. bias, act: for the forward of a deconvolution, dx =
+** act(gradient + bias); else NULL and ACT_NONE. */
 size_t convolve_data_scratch(const struct window *w);
 int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp);
@@ -98,12 +98,12 @@ struct convolve_levels {
   int dtype;
   const void *x;
   const struct operand *weight;
-  /* level of 0, for TY_U8 after subtracting 128 */
+  /* level that represents 0, for TY_U8 after subtracting 128 */
   int32_t zero;
-  /* number that one level of x represents; 0: for TY_F32 the largest magnitude of an image / 127 */
+  /* number that one level of x represents; 0 (TY_F32): largest magnitude of each image / 127 */
   float scale;
-  /* what becomes of sums; pointers are for filter 0 and position 0. n, sum, zero_term and unit are
-  ** not used */
+  /* conversion of sums to results; pointers are for filter 0 and position 0. n, sum, zero_term and
+  ** unit are not used */
   struct level_row row;
 };
 size_t convolve_levels_scratch(const struct window *w, int dtype);

@@ -1,11 +1,10 @@
 /* depthwise.c - convolutions with one channel per group: rows times scalars instead of matrix
 ** products.
 **
-** A unit is one plane of the output (for the data's gradient: of the data; for the weight's: one
-** filter). Forward copies some rows of the image with padding, so that an output row is one sum
-** over the taps, in registers. Elsewhere the part of a row that a tap reads inside the image is
-** added, times the tap's weight.
-*/
+** A unit is one plane of the output (for the gradient of the data: of the data; for that of the
+** weight: one filter). Forward copies some rows of the image with padding, so that an output row is
+** one sum over the taps, in registers. The other functions add, for each tap, the part of a row
+** that it reads inside the image, times the tap's weight. */
 #include "kernel/conv/inner.h"
 
 struct depth {
@@ -14,8 +13,8 @@ struct depth {
   size_t size;
   const char *x, *weight, *dy;
   char *to;
-  char *tmp;                                          /* of forward: depth_scratch */
-  const struct convolve_end *end;                     /* of forward */
+  char *tmp;                                          /* forward only: depth_scratch bytes */
+  const struct convolve_end *end;                     /* forward only */
   int64_t taps, in, out;
   bool add;
 };
@@ -31,7 +30,7 @@ static double depthwise_weight_of(const struct depth *d, int64_t i)
 }
 
 /* The outputs of one row for which a tap reads inside the image: the first column, their number,
-** and the offset in the image of what the first reads. n <= 0: there are none. */
+** and the offset in the image of the element that the first one reads. n <= 0: there are none. */
 struct sight { int64_t first, n, from; };
 
 static struct sight depthwise_find_sight(const struct window *w, int64_t row, int64_t tap)
@@ -49,13 +48,13 @@ static struct sight depthwise_find_sight(const struct window *w, int64_t row, in
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* The padded part of an image under some output rows. Column c is in phase c % stride at c /
+/* The padded part of an image under some output rows. Column c is element c / stride of phase c %
 ** stride, so that the inputs of a tap for neighbouring outputs are contiguous. */
 struct padded {
   int64_t rows;                                       /* output rows */
   int64_t height;                                     /* image rows under them */
   int64_t phase;                                      /* elements of a phase */
-  int64_t line;                                       /* elements of a row: of all its phases */
+  int64_t line;                                       /* elements of a row, all phases */
 };
 
 static struct padded depthwise_make_padded(const struct window *w)
@@ -78,8 +77,8 @@ static size_t depthwise_count_padded_bytes(const struct window *w)
   return align_up((size_t)(p.height * p.line + window_taps(w)) * dtype_size(w->dtype), ALIGN);
 }
 
-/* Returns whether a few rows of a plane are small enough to be copied; others are computed tap by
-** tap. */
+/* Returns whether a few padded rows of a plane are small enough to be copied; if not, planes are
+** computed tap by tap. */
 static bool depthwise_is_padded(const struct window *w)
 {
   return w->in[0] == 1 && w->kernel[0] == 1 && !w->pad[0] &&
@@ -108,7 +107,8 @@ static void depthwise_copy_apart(int64_t n, const char *x, int64_t stride, size_
     for (int64_t i = 0; i < n; i++) ((float *)to)[i] = ((const float *)x)[i * stride];
 }
 
-/* Copies row y of a plane between its padding, which is already set; zeros if it is outside. */
+/* Copies row y of a plane between its padding, which is set already; fills in zeros if y is
+** outside. */
 static void depthwise_pad_row(
     const struct depth *d, const struct padded *p, const char *plane, int64_t y, char *to)
 {
@@ -118,7 +118,7 @@ static void depthwise_pad_row(
     memset(to, 0, (size_t)p->line * d->size);
     return;
   }
-  if (stride == 1) {                                  /* without the divisions below */
+  if (stride == 1) {                                  /* avoids the divisions below */
     const int64_t first = MIN(p->phase, w->pad[2]), n = MIN(p->phase - first, w->in[2]);
     memcpy(to + (size_t)first * d->size, plane + (size_t)(y * w->in[2]) * d->size,
         (size_t)n * d->size);
@@ -134,7 +134,7 @@ static void depthwise_pad_row(
   }
 }
 
-/* Returns a filter's weight; with a scale the product, in `own`. */
+/* Returns a filter's weight; if there is a scale, their product, in `own`. */
 static const char *depthwise_scale_weight(const struct depth *d, int64_t filter, char *own)
 {
   const char *weight = d->weight + (size_t)(filter * d->taps) * d->size;
@@ -213,7 +213,7 @@ static void depthwise_run_tap_planes(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Lists the offset of each tap in a padded piece. */
+/* Lists the offset of each tap in the padded rows. */
 static void depthwise_list_padded_offsets(const struct window *w, int64_t *offset)
 {
   const struct padded p = depthwise_make_padded(w);
@@ -227,7 +227,7 @@ static void depthwise_list_padded_offsets(const struct window *w, int64_t *offse
 
 /* -- gradients --------------------------------------------------------------------------------- */
 
-/* Adds: y[i * step] += a x[i]. */
+/* Adds a row: y[i * step] += a x[i]. */
 static void depthwise_scatter_row(
     const struct depth *d, int64_t n, double a, const char *x, char *y, int64_t step)
 {

@@ -1,9 +1,8 @@
 /* few.c - convolutions with a few positions: dot products of filters and windows.
 **
-** The inputs of all windows are copied, one window after the other. Each filter is then multiplied
-** by all of them while it is read in place, along its depth: so few products are bound by reading
-** the weight, and packing it would not help.
-*/
+** The inputs of all windows are copied, one window after the other. Each filter is then read in
+** place along its depth and multiplied by all of them. With so few products, reading the weight
+** takes most of the time, and packing it would not help. */
 #include "kernel/conv/inner.h"
 
 enum { FILTERS = 4 };                                 /* filters multiplied together */
@@ -23,8 +22,8 @@ size_t few_scratch(const struct window *w)
 
 /* -- inputs of windows ------------------------------------------------------------------------- */
 
-/* Copies the elements of row (z, y) of one channel that the taps along the width read from column x
-** on. */
+/* Copies the elements of row (z, y) of one channel that the taps along the width read, from column
+** x on. inside: whether the row is inside the image; else the elements are zeros. */
 static void few_copy_row(
     const struct window *w, const char *row, bool inside, int64_t x, size_t size, char *to)
 {
@@ -65,8 +64,8 @@ struct few {
   size_t size;
   const struct convolve_end *end;
   const char *weight;
-  const char *windows;                                /* of one image */
-  char *y;                                            /* that image's result */
+  const char *windows;                                /* copied windows of one image */
+  char *y;                                            /* result of that image */
   int64_t out, depth;
 };
 
@@ -120,7 +119,7 @@ void few_forward(const struct window *w, const void *x, const void *weight,
     for (int64_t j = 0; j < f.out; j++)
       few_copy_window(w, image, j, (char *)tmp + (size_t)(j * f.depth) * f.size);
     f.y = (char *)y + (size_t)(i * w->filters * f.out) * f.size;
-    /* small weights are in the cache */
+    /* the weight is read again for each image, from the cache if it is small */
     parallel_for_stoppable(
         (w->filters + FILTERS - 1) / FILTERS, NS_PRODUCT * work, few_run_filters, &f);
   }

@@ -1,17 +1,16 @@
 /* levels.c - a convolution of 8-bit levels. See conv.h.
 **
-** An image is converted to words of four channels, with borders of the level of 0. Panels of the
-** right side are filled from these like from a float32 image with a quarter of the channels,
-** without a matrix of columns. Weights are reordered in the same way and kept. A unit is some
-** positions times some filters of a group; its sums are converted to results in the cache. Threads
-** divide a batch by images, a single image by units.
-*/
+** An image is converted to words of four channels, with borders of the level that represents 0.
+** Panels of the right side are filled from these as from a float32 image with a quarter of the
+** channels, without a matrix of columns. Weights are reordered in the same way and kept. A unit is
+** some positions times some filters of a group; its sums are converted to results while they are in
+** the cache. Threads divide a batch by images, a single image by units. */
 #include "kernel/conv/inner.h"
 
 enum {
   PER = 4,                                            /* channels of a word */
   MOST_PANELS = 8,                                    /* most panels of a unit */
-  UNITS = 8,                                          /* enough units or images for all cores */
+  UNITS = 8,                                          /* units or images that suffice for a team */
   /* bytes of a unit's panels, in the second-level cache */
   PANEL_BYTES = 512 << 10,
   SUM_BYTES = 256 << 10,                              /* bytes of its sums, in the same cache */
@@ -20,7 +19,7 @@ enum {
 struct levels_pass {
   const struct convolve_levels *v;
   const struct gemm_type *t, *moves;
-  struct window words;                                /* of a group, with the borders */
+  struct window words;                                /* of a group's words, with borders */
   int64_t depth;                                      /* elements of a filter */
   bool direct;                                        /* 1 x 1: panels straight from the levels */
   const int8_t *weight;                               /* in the order of the words */
@@ -59,8 +58,8 @@ static struct window levels_make_word_window(const struct window *w)
   return x;
 }
 
-/* Returns whether threads divide the batch by images rather than an image by units. That must not
-** depend on the number of threads, which is unknown when scratch is counted. */
+/* Returns whether threads divide the batch by images, not an image by units. This must not depend
+** on the number of threads, which is unknown when scratch is counted. */
 static bool levels_divides_images(const struct window *w) { return w->n >= UNITS; }
 
 static struct levels_pass levels_make_pass(const struct window *w, int dtype)
@@ -140,8 +139,8 @@ static void levels_order_filters(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Finds the reordered filters and their zero terms in the instruction's state, and computes them if
-** the weight has changed. */
+/* Finds the reordered filters and their zero terms in the instruction's state; computes them if the
+** weight has changed. */
 static int levels_order_weight(struct levels_pass *x, struct gemm_kept *kept)
 {
   const struct window *w = &x->v->w;
@@ -166,13 +165,14 @@ static char *levels_find_thread_buffer(const struct levels_pass *x)
   return x->threads + levels_count_thread_bytes(x) * (size_t)parallel_index();
 }
 
-/* Returns the bits to invert in words of the image, which subtracts 128 from each uint8. */
+/* Returns the bits to invert in words of the image; for uint8 this subtracts 128 from each
+** level. */
 static uint32_t levels_get_flip(const struct levels_pass *x)
 {
   return x->v->dtype == TY_U8 ? 0x80808080u : 0;
 }
 
-/* Makes the words of blocks begin .. end - 1 of four channels, counted over all groups. */
+/* Makes the words of blocks begin .. end - 1 of four channels; blocks count over all groups. */
 static void levels_make_words(int64_t begin, int64_t end, void *context)
 {
   const struct levels_pass *x = context;
@@ -180,7 +180,7 @@ static void levels_make_words(int64_t begin, int64_t end, void *context)
   const int64_t plane = window_in(b), in = window_in(w);
   const uint32_t border = (uint8_t)x->v->zero * 0x01010101u, flip = levels_get_flip(x);
   const bool padded = w->pad[0] || w->pad[1] || w->pad[2];
-  const int64_t every = w->kernel[1] == 1 && !w->pad[1] ? w->stride[1] : 1; /* rows that are read */
+  const int64_t every = w->kernel[1] == 1 && !w->pad[1] ? w->stride[1] : 1; /* skips unread rows */
   for (int64_t i = begin; i < end; i++) {
     const int64_t c = i % b->channels * PER, rows = MIN(PER, w->channels - c);
     const uint8_t *from = x->levels + (i / b->channels * w->channels + c) * in;

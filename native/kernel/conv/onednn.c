@@ -1,17 +1,17 @@
-/* onednn.c - see onednn.h. Primitives depend on the size of the team that runs them: bytes are
-** those of the neediest one. */
+/* onednn.c - see onednn.h. The scratch of a primitive depends on the size of the team that runs it;
+** the bytes here suffice for every size. */
 #include <pthread.h>
 #include "kernel/conv/onednn.h"
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
-/* Forms of an array. A number above 0 is the size of its blocks of channels. */
+/* Layouts of an array. A number above 0 is the size of its blocks of channels. */
 enum {
   UNBLOCKED = 0,
-  ANY = -1,                                           /* the one that the primitive prefers */
+  ANY = -1,                                           /* the layout that the primitive prefers */
 };
 
-/* Returns the description of a dense array of some form. */
+/* Returns the description of a dense array in a layout. rounded: bfloat16, else float32. */
 static onednn_desc onednn_make_desc(int n, const int64_t *size, int form, bool rounded)
 {
   static const dnnl_format_tag_t of_4[] = { dnnl_nCw4c, dnnl_nChw4c, dnnl_nCdhw4c },
@@ -30,8 +30,7 @@ static onednn_desc onednn_make_desc(int n, const int64_t *size, int form, bool r
   return onednn_strided(n, dim, step);
 }
 
-/* Describes the arrays as they are, or, if free, as the primitive prefers them where they are
-** plain. */
+/* Describes the arrays. free: those with plain layouts in the layout that the primitive prefers. */
 static bool onednn_describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
 {
   int form[OPERANDS];
@@ -42,13 +41,13 @@ static bool onednn_describe_all(struct onednn_conv *o, const struct onednn_shape
     form[i] = free && !s->block[i] ? ANY : s->block[i];
   }
   const struct window *v = &s->window;
-  const int grouped = v->groups > 1, n = s->x->ndim, first = 5 - n; /* spatial axis of three */
+  const int grouped = v->groups > 1, n = s->x->ndim, first = 5 - n; /* first of 3 spatial axes */
   const int64_t filters = v->groups * v->filters;
   dnnl_dims_t dx = { s->images, v->groups * v->channels }, dy = { s->images, filters }, dw;
   if (grouped) dw[0] = v->groups;
   dw[grouped] = v->filters;
   dw[grouped + 1] = v->channels;
-  for (int i = 2; i < n; i++) {       /* of the window, whose axes may have moved */
+  for (int i = 2; i < n; i++) {       /* sizes of the window, whose axes may be permuted */
     dx[i] = v->in[first + i - 2];
     dy[i] = v->out[first + i - 2];
     dw[grouped + i] = v->kernel[first + i - 2];
@@ -88,7 +87,7 @@ static dnnl_primitive_desc_t onednn_create_desc(
 {
   if (s->which == FORWARD) return onednn_forward(o, dnnl_forward_inference, attr);
   struct onednn_shape forward = *s;
-  struct onednn_conv way = { 0 }; /* whose types are not those of the gradients */
+  struct onednn_conv way = { 0 }; /* a separate one: its types differ from the gradients' */
   forward.which = FORWARD;
   forward.bias = false;
   dnnl_primitive_desc_t hint = onednn_describe_all(&way, &forward, true)
@@ -109,7 +108,7 @@ static bool onednn_is_fast(dnnl_primitive_desc_t d)
   return !strstr(name, "ref") && !strstr(name, "gemm:");
 }
 
-/* Returns NULL where oneDNN has no primitive, or only a slow one. */
+/* Returns the description of a primitive; NULL if oneDNN has none, or only a slow one. */
 static dnnl_primitive_desc_t onednn_make_fast_desc(const struct onednn_shape *s)
 {
   struct onednn_conv any = { 0 };
@@ -137,7 +136,7 @@ static onednn_desc onednn_query_operand(dnnl_primitive_desc_t d, int which, int 
   return dnnl_primitive_desc_query_md(d, query[which][o], 0);
 }
 
-/* -- bytes: asked once for each shape ---------------------------------------------------------- */
+/* -- bytes: oneDNN is asked once for each shape ------------------------------------------------ */
 
 struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
@@ -196,7 +195,7 @@ void onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
     MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
 }
 
-/* Asks for the bytes of one thread and of the largest team: teams between need no more. */
+/* Finds the bytes for one thread and for the largest team; teams of other sizes need no more. */
 static void onednn_query_bytes(struct known *k, const struct onednn_shape *s)
 {
   const int teams[] = { 1, k->threads };
@@ -252,7 +251,8 @@ void part_release(struct onednn_primitive *p)
   *p = (struct onednn_primitive){ 0 };
 }
 
-/* Makes the copy between a plain array and the primitive's form; none where these are the same. */
+/* Makes the memory objects of an operand, and the copy between the array and the primitive's layout
+** if these differ. leaves: the copy goes from the primitive to the array. */
 static bool onednn_make_bridge(
     struct onednn_primitive *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {

@@ -1,16 +1,15 @@
 /* onednn.h - one direction of a convolution by oneDNN: its primitive, and copies to and from the
 ** layouts that it needs.
 **
-** `images` images of the batch are computed by one call of the primitive.
-*/
+** One call of the primitive computes `images` images of the batch. */
 #pragma once
 #include "kernel/conv/conv.h"
 #include "kernel/onednn.h"
 
-/* direction; SCALED: forward with POST_SCALE */
+/* Directions. SCALED: forward with POST_SCALE. */
 enum { FORWARD, DATA, WEIGHT, SCALED, PARTS };
 
-struct onednn_shape {                                        /* what determines a primitive */
+struct onednn_shape {                                        /* everything a primitive depends on */
   struct window window;
   const ty_desc *x, *w, *y;
   int     which, act;
@@ -30,8 +29,8 @@ struct onednn_shape {                                        /* what determines 
   int64_t rows;
 };
 
-/* Bytes of scratch: copies of arrays in the primitive's layout (0: not needed), and the primitive's
-** own. */
+/* Bytes of scratch: copies of arrays in the primitive's layout (0: no copy is needed), and the
+** primitive's own scratch. */
 struct onednn_bytes {
   size_t x, y;
   size_t w;                                           /* the weight's gradient */
@@ -43,7 +42,7 @@ void    onednn_bytes_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
 
 struct onednn_primitive {
   enum { NEW, READY, UNABLE } made;
-  int threads;                                        /* team size for which it was made */
+  int threads;                                        /* size of the team that it was made for */
   dnnl_stream_t stream;
   dnnl_primitive_t conv;
   dnnl_primitive_t copy[OPERANDS];                    /* copies arrays; NULL: no copy is needed */
@@ -53,8 +52,8 @@ struct onednn_primitive {
   int parts;
   size_t plain_part;                                  /* bytes of a part of the plain weight */
   size_t packed_part;                                 /* bytes of a part of the packed one */
-  /* packed weight, part by part; NULL: not yet. Of array `of` with these versions of it and its
-  ** scale */
+  /* packed weight, part by part, of array `of` with these versions of it and of its scale; NULL:
+  ** none yet */
   void *packed;
   uint64_t version, scale;
   const void *of;

@@ -1,5 +1,5 @@
-/* reference.c - convolution by its definition, and im2col with its adjoint: what the fast ones
-** are held to. */
+/* reference.c - convolution by its definition, im2col and its adjoint. Tests compare the fast
+** implementations with these. */
 #include "kernel/conv/conv.h"
 
 static double reference_get_number(int dtype, const void *p, int64_t i)
@@ -15,7 +15,8 @@ static void reference_store_number(int dtype, void *p, int64_t i, double v, bool
     ((float *)p)[i] = (float)(v + (add ? ((float *)p)[i] : 0));
 }
 
-/* Returns the index, in a channel, of the element that position j sees through tap t, or -1. */
+/* Returns the index, in a channel, of the element that position j reads through tap t; -1 if it is
+** outside. */
 static int64_t reference_find_element(const struct window *w, int64_t j, int64_t t)
 {
   int64_t at = 0, position[3], tap[3];
@@ -31,7 +32,8 @@ static int64_t reference_find_element(const struct window *w, int64_t j, int64_t
   return at;
 }
 
-/* Calls visit for each product of an input element and a weight in an output element. */
+/* Input element x times weight w is a term of output element y. A visit_fn is called for each
+** term. */
 struct term { int64_t x, w, y; };
 typedef void (*visit_fn)(const struct term *t, void *context);
 

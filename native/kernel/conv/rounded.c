@@ -1,15 +1,14 @@
 /* rounded.c - a convolution of float32 whose operands are rounded to bfloat16. See conv.h.
 **
 ** Two consecutive channels form one word, so that an image becomes half as many planes of words,
-** with borders of zeros. Panels of the right side are filled from these like from a float32 image.
-** The weight is rounded in the same order and kept. A thread computes whole images.
-*/
+** with borders of zeros. Panels of the right side are filled from these as from a float32 image.
+** The weight is rounded in the same order and kept. A thread computes whole images. */
 #include "base/cast.h"
 #include "kernel/conv/inner.h"
 
 enum {
   PER = 2,                                            /* channels of a word */
-  MOST_PANELS = 4,                                    /* panels filled before they are used */
+  MOST_PANELS = 4,                                    /* panels that are filled before use */
   /* words that a packed row writes past its end: less than two vectors */
   SLACK = 32,
 };
@@ -17,7 +16,7 @@ enum {
 struct rounded_pass {
   const struct window *w;
   const struct gemm_type *t;
-  struct window words;                                /* of a group, with the borders */
+  struct window words;                                /* of a group's words, with borders */
   int64_t depth;                                      /* elements of a filter */
   int64_t cols;                                       /* positions at a time */
   const float *x;
@@ -25,9 +24,9 @@ struct rounded_pass {
   const uint16_t *weight;
   const int64_t *tap;
   struct convolve_end end;
-  /* of a thread's words of a group's channels */
+  /* bytes of a thread's words, those of a group's channels */
   size_t word_bytes;
-  size_t panel_bytes;                                 /* of its panels */
+  size_t panel_bytes;                                 /* bytes of its panels */
   char *threads;
 };
 
@@ -67,7 +66,7 @@ size_t rounded_scratch(const struct window *w)
 
 struct rounding { const struct window *w; int64_t depth; const float *from; uint16_t *to; };
 
-/* Rounds filters in the order of the words. */
+/* Rounds filters into the order of the words. */
 static void rounded_order_filters(int64_t begin, int64_t end, void *context)
 {
   const struct rounding *x = context;
@@ -89,7 +88,7 @@ static void rounded_make_words(const struct rounded_pass *x, const float *from, 
   const struct window *w = x->w, *b = &x->words;
   const int64_t in = window_in(w), plane = window_in(b), nr = x->t->nr;
   const bool padded = w->pad[0] || w->pad[1] || w->pad[2];
-  /* a plane without borders is one long row */
+  /* a plane without borders is treated as one long row */
   const int64_t rows = padded ? w->in[0] * w->in[1] : 1, length = padded ? w->in[2] : in;
   if (padded) memset(to, 0, (size_t)(b->channels * plane) * sizeof *to);
   for (int64_t c = 0; c < b->channels; c++, from += PER * in)

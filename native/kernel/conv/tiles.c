@@ -1,22 +1,22 @@
 /* tiles.c - a convolution of float32 whose operands are rounded to bfloat16, and the gradient of
 ** its data, on tiles (AMX).
 **
-** Channels come and go in blocks of 16. A unit, some rows of an image or some images, is rounded to
-** positions of 32 channels each, with zeros around, so that 16 neighbouring positions seen from any
-** tap of the window are a tile as they are: there is no matrix of columns. Rows follow each other,
-** and a tile goes over their ends; what it computes there is not written. Windows that move by
-** several positions see as many interleaved images, their phases. A tile of sums is 16 positions of
-** a block of 16 filters, as the output has them. The weight's tiles are kept.
+** Results have their channels in blocks of 16. A unit, some rows of an image or some images, is
+** rounded to positions of 32 channels each, surrounded by zeros. So 16 neighbouring positions, as
+** any tap of the window reads them, form a tile in place, and no matrix of columns is needed. Rows
+** follow each other, and tiles cross their ends; sums of positions between rows are not written.
+** With a stride above 1, the image is split into interleaved images, its phases
+** (kernel/conv/inner.h). A tile of sums has 16 positions of a block of 16 filters, in the layout of
+** the output. The weight's tiles are kept.
 **
-** The gradient of the data is a convolution of that of the output, by steps of one. Where the
-** window moves by several positions, elements of the data are in phases, too: those of one are seen
-** by some of its taps.
-*/
+** The gradient of the data is a convolution of the output's gradient with stride 1. If the window
+** has a stride above 1, elements of the data form phases, too; each phase uses only some of the
+** taps. */
 #include "base/cast.h"
 #include "kernel/conv/inner.h"
 #include "kernel/conv/tiles.h"
 
-static const struct conv_tiles *given;                /* NULL: those of the processor */
+static const struct conv_tiles *given;                /* NULL: the loops of the processor */
 
 void conv_tiles_give(const struct conv_tiles *t) { given = t; }
 
@@ -31,39 +31,39 @@ const struct conv_tiles *conv_tiles(void)
 }
 
 enum {
-  /* bytes of a unit's rounded positions, at most: a quarter of a second cache of 2 MiB */
+  /* most bytes of a unit's rounded positions: a quarter of a second-level cache of 2 MiB */
   UNIT_BYTES = 512 << 10,
-  /* positions of a unit, at most */
+  /* most positions of a unit */
   MOST_POSITIONS = 1024,
-  /* positions of a unit of a window of one tap, at least */
+  /* least positions of a unit of a window of one tap */
   LEAST_POSITIONS = 128,
-  /* units from which each thread takes whole ones; of fewer, threads share each: they divide its
-  ** channels, then its filters */
+  /* with at least this many units, each thread takes whole units; with fewer, threads share each
+  ** one: they divide its channels, then its filters */
   UNITS = 8,
-  /* phases of the data's gradient, at most: the product of a window's steps */
+  /* most phases of the data's gradient: the product of the window's strides */
   MOST_PHASES = 16,
-  /* positions of a plain image that are put into blocks at a time */
+  /* positions of a plain image that are converted to blocks at a time */
   SPAN = 64,
 };
 
-/* The elements of the result that the same taps make: all, or for the gradient of the data every
-** so many rows and columns. */
+/* The elements of the result that depend on the same taps: all, or for the gradient of the data one
+** element of every stride, down and across. */
 struct tile_phase {
-  int64_t row;                                        /* the first one's, which may be outside */
+  int64_t row;                                        /* row of the first one; may be outside */
   int64_t column;
-  int64_t taps;                                       /* how many */
-  const int64_t *tap;                                 /* their offsets */
-  int64_t weight;                                     /* where the tiles of their weight begin */
+  int64_t taps;                                       /* number of taps */
+  const int64_t *tap;                                 /* their offsets, in numbers */
+  int64_t weight;                                     /* offset of the tiles of their weight */
 };
 
 struct tiles_pass {
   const struct conv_tiles *t;
-  /* what is computed: the convolution, or the one that makes the gradient of its data */
+  /* the convolution to compute: that of the call, or the one that gives the gradient of its data */
   struct window w;
   /* the convolution of the call */
   const struct window *whole;
   bool back;
-  /* a window of one tap: positions of all images are one row */
+  /* whether the window is 1 x 1; then the positions of all images form one row */
   bool flat;
   /* rows of an image in a unit */
   int64_t rows;
@@ -73,7 +73,7 @@ struct tiles_pass {
   int64_t positions;
   /* number of phases down */
   int64_t down;
-  /* and across */
+  /* number of phases across */
   int64_t across;
   /* positions from one row of a phase to the next */
   int64_t pitch;
@@ -81,7 +81,7 @@ struct tiles_pass {
   int64_t height;
   /* positions of an image in a unit */
   int64_t image;
-  /* positions of 32 channels of a unit, with what is read after their end */
+  /* positions of 32 channels of a unit, including those that are read after their end */
   int64_t plane;
   /* groups of 32 channels */
   int64_t channels;
@@ -90,7 +90,7 @@ struct tiles_pass {
   int64_t units;
   /* rows and columns of the result */
   int64_t result[2];
-  /* rows and columns of the result from one of a phase to the next */
+  /* distance of the elements of a phase in the result, down and across */
   int64_t step[2];
   int phases;
   struct tile_phase phase[MOST_PHASES];
@@ -101,16 +101,16 @@ struct tiles_pass {
   const uint16_t *weight;
   /* bytes of a thread's rounded positions */
   size_t x_bytes;
-  /* bytes of its tiles' first positions */
+  /* bytes of the list of its tiles' first positions */
   size_t first_bytes;
-  /* bytes of its positions' places in the result */
+  /* bytes of the list of its positions' indices in the result */
   size_t where_bytes;
   char *threads;
 };
 
 /* -- sizes ------------------------------------------------------------------------------------- */
 
-/* Sets the positions of a unit of `rows` rows of `images` images. */
+/* Sets the sizes of a unit of `rows` rows of `images` images. */
 static void tiles_size_unit(struct tiles_pass *x, int64_t rows, int64_t images)
 {
   x->rows = rows;
@@ -163,8 +163,8 @@ static void tiles_cut_rows(struct tiles_pass *x)
                        : (w->n + x->images - 1) / x->images;
 }
 
-/* Returns the convolution that makes the gradient of the data of `w` from that of its output, by
-** steps of one. Its row r gives row r of every phase of the data. */
+/* Returns the convolution, with stride 1, that gives the gradient of the data of `w` from that of
+** its output. Its row r gives row r of every phase of the data. */
 static struct window tiles_turn_window(const struct window *w)
 {
   struct window t = *w;
@@ -232,7 +232,7 @@ size_t tiles_data_scratch(const struct window *w) { return tiles_count_scratch(w
 
 /* -- taps -------------------------------------------------------------------------------------- */
 
-/* Returns whether a tap makes elements of a phase. */
+/* Returns whether elements of a phase depend on a tap. */
 static bool tiles_is_in_phase(const struct tiles_pass *x, int phase, int64_t down, int64_t across)
 {
   const struct window *w = x->whole;
@@ -241,7 +241,7 @@ static bool tiles_is_in_phase(const struct tiles_pass *x, int phase, int64_t dow
       across * w->dilate[2] % w->stride[2] == phase % w->stride[2];
 }
 
-/* Returns where a tap sees position 0, in numbers. */
+/* Returns the offset of a tap: where it reads for position 0, in numbers. */
 static int64_t tiles_find_tap(const struct tiles_pass *x, int64_t down, int64_t across)
 {
   const struct window *w = x->whole;
@@ -253,7 +253,7 @@ static int64_t tiles_find_tap(const struct tiles_pass *x, int64_t down, int64_t 
   return TILE_CHANNELS * (phase * x->height * x->pitch + row * x->pitch + column);
 }
 
-/* Finds phases of the result and their taps. */
+/* Finds the phases of the result and their taps, whose offsets are written to `tap`. */
 static void tiles_find_phases(struct tiles_pass *x, int64_t *tap)
 {
   const struct window *w = x->whole;
@@ -278,13 +278,14 @@ static void tiles_find_phases(struct tiles_pass *x, int64_t *tap)
 
 struct tiling { const struct tiles_pass *x; const float *from; uint16_t *to; };
 
-/* Returns the numbers of a block of 32 filters of a phase. */
+/* Returns how many numbers the weight of a phase has for a block of 32 filters. */
 static int64_t tiles_count_block_numbers(const struct tiles_pass *x, const struct tile_phase *p)
 {
   return x->channels * p->taps * 2 * TILE_NUMBERS;
 }
 
-/* Rounds channels of 16 filters into a tile: 16 pairs of channels of each filter. */
+/* Rounds the weight of 32 channels and 16 filters into a tile: rows of 16 pairs of channels, one
+** pair per filter. */
 static void tiles_fill_tile(const struct tiles_pass *x, const float *from, int64_t filter,
     int64_t channel, uint16_t *to)
 {
@@ -322,7 +323,7 @@ static void tiles_round_filters(int64_t begin, int64_t end, void *context)
 
 /* -- a unit's positions ------------------------------------------------------------------------ */
 
-/* Rounds n positions from number `at` of an image on, `step` apart, of 32 channels from c on. */
+/* Rounds n positions of an image, `step` apart, from index `at` on, for 32 channels from c on. */
 static void tiles_pack_span(const struct tiles_pass *x, const float *image, int64_t c, int64_t at,
     int64_t n, int64_t step, uint16_t *to)
 {
@@ -356,7 +357,8 @@ static void tiles_clear_positions(uint16_t *to, int64_t begin, int64_t end)
     memset(to + begin * TILE_CHANNELS, 0, (size_t)(end - begin) * TILE_CHANNELS * sizeof *to);
 }
 
-/* Rounds row `y` of phase (i, k), which may be outside, of 32 channels from c on. */
+/* Rounds row `y` of the padded image, maybe outside of the image, of a phase with column k, for 32
+** channels from c on. */
 static void tiles_pack_row(const struct tiles_pass *x, const float *image, int64_t c, int64_t y,
     int64_t k, uint16_t *to)
 {
@@ -375,7 +377,8 @@ static void tiles_pack_row(const struct tiles_pass *x, const float *image, int64
   tiles_clear_positions(to, end, x->pitch);
 }
 
-/* Rounds rows from `row` on of an image for 32 channels from c on. */
+/* Rounds the rows of all phases of an image, from output row `row` on, for 32 channels from c
+** on. */
 static void tiles_pack_rows(
     const struct tiles_pass *x, const float *image, int64_t c, int64_t row, uint16_t *to)
 {
@@ -388,9 +391,9 @@ static void tiles_pack_rows(
 /* -- units ------------------------------------------------------------------------------------- */
 
 struct unit {
-  int64_t image;                                      /* the first one */
+  int64_t image;                                      /* the first image */
   int64_t images;
-  /* the first one; of a flat window a position of `image` */
+  /* the first row; of a flat window, the first position of `image` */
   int64_t row;
   int64_t rows;                                       /* number of rows, or of positions */
   uint16_t *x;
@@ -403,14 +406,14 @@ static int64_t tiles_count_image_numbers(const struct tiles_pass *x)
   return x->w.channels * window_in(&x->w);
 }
 
-/* What threads share of a unit where they take parts of it. */
+/* A unit that threads share, each with a part of its channels or filters. */
 struct unit_run {
   const struct tiles_pass *x;
   const struct unit *u;
   const struct tile_phase *phase;
 };
 
-/* Rounds the unit's positions of groups of 32 channels. */
+/* Rounds the unit's positions for groups begin .. end - 1 of 32 channels. */
 static void tiles_pack_channels(int64_t begin, int64_t end, void *context)
 {
   const struct unit_run *r = context;
@@ -433,8 +436,8 @@ static void tiles_pack_channels(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Returns where position p of image i is in the result, from the unit's first image on; -1:
-** nowhere. */
+/* Returns the index in the result of position p of image i, counted from the unit's first image; -1
+** if it is not written. */
 static int32_t tiles_find_position(const struct tiles_pass *x, const struct unit *u,
     const struct tile_phase *t, int64_t i, int64_t p)
 {
@@ -451,7 +454,7 @@ static int32_t tiles_find_position(const struct tiles_pass *x, const struct unit
   return inside ? (int32_t)(i * image + y * x->result[1] + at) : -1;
 }
 
-/* Lists the tiles of a unit and the places of a phase's positions. */
+/* Lists the tiles of a unit and the indices in the result of a phase's positions. */
 static void tiles_list_all(const struct tiles_pass *x, struct unit *u, const struct tile_phase *t)
 {
   const int64_t end = x->flat ? u->rows : (u->rows - 1) * x->pitch + x->w.out[2];
@@ -482,7 +485,8 @@ static void tiles_find_unit(const struct tiles_pass *x, int64_t i, struct unit *
   u->rows = MIN(x->rows, w->out[1] - u->row);
 }
 
-/* Multiplies the unit's positions by the taps of a phase for blocks of 32 filters. */
+/* Multiplies the unit's positions by the taps of a phase for blocks begin .. end - 1 of 32
+** filters. */
 static void tiles_multiply_filters(int64_t begin, int64_t end, void *context)
 {
   const struct unit_run *r = context;
@@ -519,7 +523,7 @@ static struct unit tiles_make_unit(const struct tiles_pass *x, char *buffer)
     .where = (int32_t *)(buffer + x->x_bytes + x->first_bytes) };
 }
 
-/* Computes units on the thread that calls. */
+/* Computes units begin .. end - 1 on the calling thread. */
 static void tiles_multiply_units(int64_t begin, int64_t end, void *context)
 {
   const struct tiles_pass *x = context;

@@ -3,8 +3,7 @@
 **
 ** A tile of the left side is 16 positions of 32 channels, one of the right side 32 channels of 16
 ** filters. A position is 32 bfloat16 numbers, a cache line. Positions are contiguous, so that a tap
-** of the window is an offset.
-*/
+** of the window is an offset. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,13 +12,13 @@ enum {
   TILE_LANES = 16,                                    /* filters, or positions, of a tile */
   TILE_CHANNELS = 32,                                 /* channels of a tile */
   TILE_FILTERS = 2 * TILE_LANES,                      /* filters of a block */
-  TILE_NUMBERS = TILE_CHANNELS * TILE_LANES,          /* of bfloat16 in a tile */
+  TILE_NUMBERS = TILE_CHANNELS * TILE_LANES,          /* bfloat16 numbers of a tile */
 };
 
 /* The products of a block of filters with the positions of some tiles. */
 struct tiles_block {
   const uint16_t *x;                                  /* position 0 of the first 32 channels */
-  /* elements from the plane of 32 channels to the next */
+  /* distance of the planes of 32 channels, in elements */
   int64_t plane;
   /* number of such planes */
   int64_t channels;
@@ -27,14 +26,14 @@ struct tiles_block {
   const int64_t *tap;
   /* number of taps */
   int64_t taps;
-  /* tiles of the right side: for each plane and tap, that of the first and that of the second 16
+  /* tiles of the right side: for each plane and tap, one for the first and one for the second 16
   ** filters */
   const uint16_t *weight;
   /* number of tiles of the left side */
   int64_t tiles;
   /* per tile: its first position */
   const int32_t *first;
-  /* per tile: 16 positions in y; below 0: not written */
+  /* per tile: 16 indices in y, in positions; below 0: not written */
   const int32_t *where;
   /* y of the first 16 filters, 16 elements per position */
   float *y;
@@ -43,7 +42,7 @@ struct tiles_block {
   int parts;                                          /* 1: there are no second 16 filters */
   /* as in struct convolve_end, from the first filter on */
   const float *scale;
-  const float *bias;                                  /* as in struct convolve_end, too */
+  const float *bias;                                  /* as scale */
   bool add;
   int act;
   /* applies an activation in place */
@@ -74,13 +73,13 @@ struct conv_tiles {
   void (*add_up)(const struct tiles_sums *s);
   /* Rounds n positions, `step` elements apart, of 16 channels. */
   void (*round)(int64_t n, const float *from, int64_t step, uint16_t *to);
-  /* Makes n rows of tiles_sums.right of twice as many rounded positions. */
+  /* Pairs 2 n rounded positions into n rows of tiles_sums.right. */
   void (*pair)(int64_t n, const uint16_t *from, uint16_t *to);
-  /* Makes n tiles of tiles_sums.left of 32 rounded positions each. */
+  /* Transposes 32 n rounded positions into n tiles of tiles_sums.left. */
   void (*turn)(int64_t n, const uint16_t *from, uint16_t *to);
 };
 
-/* Returns the loops of this processor; NULL: it has no tiles. */
+/* Returns the loops for this processor; NULL if it has no tiles. */
 const struct conv_tiles *conv_tiles(void);
 /* Replaces the processor's loops, for tests. */
 void conv_tiles_give(const struct conv_tiles *t);

@@ -1,58 +1,57 @@
-/* tiles_weight.c - the gradient of a convolution's weight on tiles (AMX), of operands that are
-** rounded to bfloat16.
+/* tiles_weight.c - the gradient of a convolution's weight on tiles (AMX), with operands rounded to
+** bfloat16.
 **
-** Sums go over all positions. Rows of the images, with the zeros around, follow each other, 16
-** channels of two positions to a row of a tile; those of the output's gradient have the same
-** places, 32 positions of a filter to a row, and zeros between. A tap of the window is an offset of
-** positions, where an odd one sees a second copy whose pairs begin one position later. Windows that
-** move by several positions see phases, as in tiles.c. Some images at a time are rounded; then each
-** block of filters, channels and a tap is a task, which adds to its sums: no sum depends on the
-** number of threads.
-*/
+** Sums go over all positions. Rows of the images, surrounded by zeros, follow each other; a row of
+** a tile has two positions of 16 channels. The output's gradient has its positions at the same
+** indices, with zeros in between; a row of a tile has 32 positions of a filter. A tap of the window
+** is an offset of positions; an odd offset uses a second copy, whose pairs begin one position
+** later. With a stride above 1, images are split into phases, as in tiles.c. Some images at a time
+** (a piece) are rounded; then each combination of blocks of filters and channels and a tap is a
+** task, which adds to its own sums. So no sum depends on the number of threads. */
 #include "base/cast.h"
 #include "kernel/conv/inner.h"
 #include "kernel/conv/tiles.h"
 
 enum {
-  /* bytes of rounded images at a time: of a second cache of 2 MiB, and more where they are few */
+  /* most bytes of a piece, if it has several images: a second-level cache of 2 MiB */
   PIECE_BYTES = 2 << 20,
-  /* of one image, at most */
+  /* most bytes of a piece of one image */
   IMAGE_BYTES = 16 << 20,
 };
 
 struct weight_pass {
   const struct conv_tiles *t;
   const struct window *w;
-  int64_t images;                                     /* rounded at a time, at most */
+  int64_t images;                                     /* most images of a piece */
   int64_t down;                                       /* number of phases down */
-  int64_t across;                                     /* and across */
+  int64_t across;                                     /* number of phases across */
   /* positions from one row of a phase to the next */
   int64_t pitch;
   int64_t height;                                     /* rows of a phase */
   /* positions of a phase of all images of a piece */
   int64_t phase;
-  /* positions of all phases, with what is read after their end */
+  /* positions of all phases, including those that are read after their end */
   int64_t plane;
   int64_t steps;                                      /* groups of 32 positions of a phase */
-  /* copies of the pairs: 2 where a tap has an odd offset */
+  /* copies of the pairs: 2 if a tap can have an odd offset */
   int parities;
   int64_t filters;                                    /* blocks of 32 filters */
   int64_t channels;                                   /* blocks of 32 channels */
   const float *x, *dy;
   float *dw;
   bool block_x, add;
-  int64_t image;                                      /* the first one of the piece under way */
-  int64_t some;                                       /* images of that piece */
+  int64_t image;                                      /* first image of the current piece */
+  int64_t some;                                       /* images of the current piece */
   /* rounded pairs of x: [16 channels][copy][pairs] */
   uint16_t *right;
   uint16_t *left;                                     /* rounded tiles of dy: [16 filters][tiles] */
   float *sums;
   size_t right_bytes, left_bytes, sum_bytes;
-  size_t row_bytes;                                   /* of a thread's rounded positions */
-  char *threads;                                      /* these, one thread after the other */
+  size_t row_bytes;                                   /* bytes of a thread's rounded positions */
+  char *threads;                                      /* row_bytes for each thread */
 };
 
-/* Returns where a tap sees position 0, in positions. */
+/* Returns the offset of a tap: where it reads for position 0, in positions. */
 static int64_t tiles_find_offset(const struct weight_pass *p, int64_t tap)
 {
   const struct window *w = p->w;
@@ -112,7 +111,7 @@ size_t tiles_weight_scratch(const struct window *w)
 
 enum { SPAN = 64 };                                   /* positions of a plain image at a time */
 
-/* Rounds n positions from number `at` of an image on, `step` apart, of 16 channels from c on. */
+/* Rounds n positions of an image, `step` apart, from index `at` on, for 16 channels from c on. */
 static void tiles_round_span(const struct weight_pass *p, const float *image, int64_t c, int64_t at,
     int64_t n, int64_t step, uint16_t *to)
 {
@@ -131,7 +130,8 @@ static void tiles_round_span(const struct weight_pass *p, const float *image, in
   }
 }
 
-/* Rounds a row of a phase whose first position is `left` positions before the image. */
+/* Rounds row `line` of an image, maybe outside of it, for a phase whose first position is `left`
+** positions before the image. Leaves positions outside unchanged. */
 static void tiles_round_row(const struct weight_pass *p, const float *image, int64_t c,
     int64_t line, int64_t left, uint16_t *to)
 {
@@ -144,7 +144,7 @@ static void tiles_round_row(const struct weight_pass *p, const float *image, int
         to + begin * TILE_LANES);
 }
 
-/* Makes pairs of positions of 16 channels, of both copies. */
+/* Makes the pairs of positions of blocks begin .. end - 1 of 16 channels, in all copies. */
 static void tiles_make_pairs(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
@@ -165,7 +165,7 @@ static void tiles_make_pairs(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Makes tiles of the output's gradient for 16 filters. */
+/* Makes the tiles of the output's gradient for blocks begin .. end - 1 of 16 filters. */
 static void tiles_make_rows(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
@@ -186,7 +186,8 @@ static void tiles_make_rows(int64_t begin, int64_t end, void *context)
 
 /* -- sums -------------------------------------------------------------------------------------- */
 
-/* Adds a piece's products to tasks: taps of blocks of channels of blocks of filters. */
+/* Adds the products of a piece to the sums of tasks; a task is a block of filters, of channels, and
+** a tap. */
 static void tiles_add_tasks(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;
@@ -205,7 +206,7 @@ static void tiles_add_tasks(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Writes the sums of filters in the weight's order. */
+/* Writes the sums of filters in the weight's layout. */
 static void tiles_leave_sums(int64_t begin, int64_t end, void *context)
 {
   const struct weight_pass *p = context;

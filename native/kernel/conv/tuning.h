@@ -1,23 +1,23 @@
-/* tuning.h - constants by which convolutions are divided and kernels chosen.
+/* tuning.h - constants that decide how convolutions are divided and which kernels run.
 **
 ** The order of sums depends on some of these, so a change can change the last bits of results.
 ** Sources: `scripts/dev/bench/bench.lua` (layers), AVX2 and AVX-512, on the dates given, or else
-** 2026-11-21.
-*/
+** 2026-11-21. */
 #pragma once
 #include "kernel/grain.h"
 
-/* multiply-adds: a larger unit of a forward product is halved while there are fewer than
-** CONV_UNITS */
+/* Multiply-adds. A larger unit of a forward product is halved while there are fewer than CONV_UNITS
+** units. */
 #define CONV_UNIT_WORK 2e6
 
 enum {
   /* -- windows -- */
-  /* most positions of a panel, or of the gradient's columns, at a time */
+  /* most positions of a panel, or of columns of the data's gradient, at a time */
   CONV_COLUMNS = 128,
 
-  /* -- packed weights that inference keeps (2026-11-22): any up to CONV_SMALL_WEIGHT, any below
-  ** CONV_FEW_POSITIONS, and up to CONV_LARGE_WEIGHT below CONV_MANY_POSITIONS -- */
+  /* -- packed weights that inference keeps (2026-11-22): up to CONV_SMALL_WEIGHT; with fewer
+  ** positions than CONV_FEW_POSITIONS; up to CONV_LARGE_WEIGHT with fewer than
+  ** CONV_MANY_POSITIONS -- */
   CONV_FEW_POSITIONS = 256,                           /* positions of the result */
   CONV_MANY_POSITIONS = 1000,                         /* positions of the result */
   CONV_SMALL_WEIGHT = 128 << 10,                      /* bytes */
@@ -26,72 +26,72 @@ enum {
   /* -- forward -- */
   CONV_PANELS = 4,                                    /* panels of a block of positions */
   CONV_PANELS_1X1 = 8,                                /* panels of a block of a 1 x 1 window */
-  CONV_UNITS = 32,                                    /* units that are enough for a team */
+  CONV_UNITS = 32,                                    /* units that suffice for a team */
   CONV_MIN_STRIPS = 3,                                /* least strips of filters of a unit */
 
   /* -- gradient of the data -- */
-  /* rows of columns (channels x taps) that stay in the second cache */
+  /* rows of columns (channels x taps) that stay in the second-level cache */
   CONV_DATA_ROWS = 512,
 
   /* -- gradient of the weight -- */
   CONV_POSITIONS = 512,                               /* positions of a block */
-  CONV_SHARES = 16,                                   /* shares of the images, at most */
-  CONV_SHARES_BYTES = 4 << 20,                        /* bytes of the shares' sums, at most */
-  CONV_GATHER_GRAIN = 100000,                         /* elements of sums added by a chunk */
+  CONV_SHARES = 16,                                   /* most shares of the images */
+  CONV_SHARES_BYTES = 4 << 20,                        /* most bytes of the shares' sums */
+  CONV_GATHER_GRAIN = 100000,                         /* elements of sums that a chunk adds */
 
   /* -- gradient of the weight, with many filters (weight_outer.c) -- */
   OUTER_FILTERS = 96,                                 /* least filters */
   OUTER_POSITIONS = 1024,                             /* most positions, for one tap */
   OUTER_ROWS = 128,                                   /* rows of columns at a time */
-  OUTER_UNITS = 16,                                   /* units that are enough for a team */
-  OUTER_SHARES_BYTES = 4 << 20,                       /* bytes of the shares' sums, at most */
+  OUTER_UNITS = 16,                                   /* units that suffice for a team */
+  OUTER_SHARES_BYTES = 4 << 20,                       /* most bytes of the shares' sums */
 
-  /* -- a few positions (few.c), beside the packed product (2026-11-28) -- */
-  FEW_POSITIONS = 8,                                  /* of all images, at most */
-  FEW_EACH = 4,                                       /* of each of several images, at least */
-  FEW_DEPTH = 64,                                     /* channels x taps, at least */
+  /* -- a few positions (few.c), compared with the packed product (2026-11-28) -- */
+  FEW_POSITIONS = 8,                                  /* most positions of all images */
+  FEW_EACH = 4,                                       /* least positions per image, if several */
+  FEW_DEPTH = 64,                                     /* least channels x taps */
 
-  /* -- rounded to bfloat16 (rounded.c), beside float32 (2026-11-28) -- */
-  ROUNDED_IMAGES = 8,                                 /* a thread takes whole images */
-  ROUNDED_CHANNELS = 4,                               /* of a group; they go in pairs */
-  ROUNDED_FILTERS = 8,                                /* of a group */
-  ROUNDED_DEPTH = 64,                                 /* channels x taps, at least */
+  /* -- rounded to bfloat16 (rounded.c), compared with float32 (2026-11-28) -- */
+  ROUNDED_IMAGES = 8,                                 /* least images; a thread takes whole ones */
+  ROUNDED_CHANNELS = 4,                               /* least channels of a group, in pairs */
+  ROUNDED_FILTERS = 8,                                /* least filters of a group */
+  ROUNDED_DEPTH = 64,                                 /* least channels x taps */
 
-  /* -- on tiles (tiles.c), beside oneDNN's products of bfloat16 (2026-11-29) -- */
-  TILES_CHANNELS = 16,                                /* they go in thirty-twos */
+  /* -- on tiles (tiles.c), compared with oneDNN's products of bfloat16 (2026-11-29) -- */
+  TILES_CHANNELS = 16,                                /* least channels; rounded up to 32s */
 
-  /* -- one channel a group (depthwise.c) -- */
-  /* bytes of a padded piece of a plane, at most: half of a first cache */
+  /* -- one channel per group (depthwise.c) -- */
+  /* most bytes of the padded rows of a plane: half of a first-level cache of 32 KiB */
   DEPTHWISE_PIECE = 16 << 10,
 };
 
-/* nanoseconds per element: of a packed weight, of a bias's gradient, of sums in weight_outer.c */
+/* Nanoseconds per element: of a packed weight, of a bias's gradient, of sums in weight_outer.c. */
 #define CONV_STRIP_NS (PARALLEL_CHUNK_NS / 100000)
 #define CONV_BIAS_NS (PARALLEL_CHUNK_NS / 200000)
 #define OUTER_ADD_NS (PARALLEL_CHUNK_NS / 65536)
-/* per multiply-add of depthwise.c: of gradients, of forward */
+/* Nanoseconds per multiply-add of depthwise.c: of gradients, of forward. */
 #define DEPTHWISE_NS (PARALLEL_CHUNK_NS / 100000)
 #define DEPTHWISE_FORWARD_NS (PARALLEL_CHUNK_NS / 400000)
-/* per element of a packed 8-bit weight (levels.c) */
+/* Nanoseconds per element of a packed 8-bit weight (levels.c). */
 #define LEVELS_PACK_NS (PARALLEL_CHUNK_NS / 30000)
-/* per step of 2 x 2 tiles (tiles.c, tiles_weight.c): 35 to 60 ns (2026-11-29) */
+/* Nanoseconds per step of 2 x 2 tiles (tiles.c, tiles_weight.c): 35 to 60 (2026-11-29). */
 #define NS_TILES 50.0
-/* per channel of Winograd's packed weight, for each panel of filters */
+/* Nanoseconds per channel and panel of filters of Winograd's packed weight. */
 #define WINOGRAD_PACK_NS (PARALLEL_CHUNK_NS / 500)
 
-/* Winograd, compared with oneDNN's direct kernels (2026-11-22): transforming the weight pays for
-** enough tiles only, for more if it is done at each run; gradients, whose direct kernels are
-** slower, need fewer tiles. */
+/* Winograd, compared with oneDNN's direct kernels (2026-11-22). Transforming the weight pays only
+** with enough tiles, more of them if it is done at each run; gradients need fewer tiles, since
+** their direct kernels are slower. */
 enum {
-  WINOGRAD_MIN_CHANNELS = 16,    /* channels and filters */
-  WINOGRAD_MIN_TILES_KEPT = 16,  /* the weight's points are kept */
-  WINOGRAD_MIN_TILES_FRESH = 32, /* they are made at each run */
+  WINOGRAD_MIN_CHANNELS = 16,    /* least channels and filters */
+  WINOGRAD_MIN_TILES_KEPT = 16,  /* if the transformed weight is kept */
+  WINOGRAD_MIN_TILES_FRESH = 32, /* if the weight is transformed at each run */
   WINOGRAD_MIN_TILES_BACKWARD = 16,
-  /* points are kept with fewer tiles than this, or with at most this many products */
+  /* the transformed weight is kept with fewer tiles, or with at most this many products */
   WINOGRAD_KEEP_BELOW_TILES = 32,
   WINOGRAD_KEEP_UP_TO_PRODUCTS = 30 << 20,
 
-  /* bytes of a group's planes: most of a second cache of 512 KiB */
+  /* bytes of a group's planes: most of a second-level cache of 512 KiB */
   WINOGRAD_CACHE = 384 << 10,
   /* least tiles of a group; with fewer, reading the weight dominates */
   WINOGRAD_GROUP = 24,
@@ -99,14 +99,14 @@ enum {
   WINOGRAD_PART = 64,
 
   /* -- a weight that is packed part by part -- */
-  WINOGRAD_LATE_WEIGHT = 12 << 20,                    /* bytes of the weight, at least */
-  WINOGRAD_LATE_PLANES = 16 << 20,                    /* bytes of all tiles' planes, at most */
+  WINOGRAD_LATE_WEIGHT = 12 << 20,                    /* least bytes of the weight */
+  WINOGRAD_LATE_PLANES = 16 << 20,                    /* most bytes of all tiles' planes */
   WINOGRAD_LATE_PART = 5 << 19,                       /* bytes of a part of the weight */
-  WINOGRAD_LATE_TILES = 8,                            /* tiles that a chunk carries */
+  WINOGRAD_LATE_TILES = 8,                            /* tiles that a unit transforms */
 
   /* -- gradient of the weight -- */
-  WINOGRAD_MIN_TILES = 64,                            /* tiles at a time, at least */
-  WINOGRAD_MAX_TILES = 256,                           /* tiles at a time, at most */
-  WINOGRAD_SHARES = 16,                               /* shares of the tiles, at most */
-  WINOGRAD_SUMS = 12 << 20,                           /* bytes of the shares' sums, at most */
+  WINOGRAD_MIN_TILES = 64,                            /* least tiles at a time */
+  WINOGRAD_MAX_TILES = 256,                           /* most tiles at a time */
+  WINOGRAD_SHARES = 16,                               /* most shares of the tiles */
+  WINOGRAD_SUMS = 12 << 20,                           /* most bytes of the shares' sums */
 };

@@ -1,13 +1,12 @@
-/* weight.c - the weight's and the bias's gradient. See conv.h.
+/* weight.c - the gradients of the weight and the bias. See conv.h.
 **
-** dW^T = columns (depth x positions) times dy^T (positions x filters). The columns are the image
-** itself, read in place (padded copy where there is padding) as the left side: for one tap of
-** the window, neighbouring channels are rows a channel apart; with few channels, neighbouring
-** taps of a row of the window are rows instead. Positions go by in blocks of a few output rows,
-** whose dy^T is packed once for all taps. Images are dealt to a fixed number of shares, each
-** with a sum of its own, which are added in order at the end: the split depends on shapes alone.
-** Many filters take another way: weight_outer.c.
-*/
+** dW^T = columns (depth x positions) times dy^T (positions x filters). The left side, the columns,
+** is the image itself, read in place (or a padded copy if there is padding): for one tap of the
+** window, rows are channels; with few channels, rows are the taps of a row of the window instead.
+** Positions are processed in blocks of a few output rows, whose dy^T is packed once for all taps.
+** Images are divided into a fixed number of shares, each with its own sum; the sums are added in
+** order at the end. The split depends on shapes alone. With many filters, weight_outer.c is
+** used. */
 #include "kernel/conv/inner.h"
 
 struct weight {
@@ -16,11 +15,11 @@ struct weight {
   size_t size;
   const char *x, *dy;
   char *sums, *tmp;
-  size_t thread_bytes;                                /* of a thread: its slab, then dy^T */
-  size_t slab_bytes;                                  /* of the slab alone */
+  size_t thread_bytes;                                /* bytes of a thread: its slab, then dy^T */
+  size_t slab_bytes;                                  /* bytes of the slab alone */
   int64_t taps, in, out;
   int64_t ld;                                         /* filters, rounded up to vectors */
-  int64_t shares;                                     /* shares of all images */
+  int64_t shares;                                     /* number of shares of images */
   int64_t images;                                     /* images of a share */
   int64_t lanes;                                      /* filters of a unit */
   int64_t across;                                     /* units along the filters */
@@ -28,7 +27,7 @@ struct weight {
   int64_t oh;                                         /* rows of a block */
   int64_t slab[3];                                    /* size of the padded copy of a channel */
   bool padded;
-  /* rows are taps of a row of the window, not channels */
+  /* rows of the left side are taps of a row of the window, not channels */
   bool by_tap;
 };
 
@@ -78,7 +77,8 @@ size_t convolve_weight_scratch(const struct window *w)
   return weight_count_sums_bytes(&d) + d.thread_bytes * (size_t)parallel_threads();
 }
 
-/* Copies what a block of positions sees of all channels, zeros where that is outside. */
+/* Copies the part of all channels that a block of positions reads, with zeros outside of the
+** image. */
 static void weight_copy_slab(
     const struct weight *d, const char *image, const int64_t from[3], char *slab)
 {
@@ -97,10 +97,11 @@ static void weight_copy_slab(
       }
 }
 
-/* Where a share's sums go: filters in whole vectors; add: there are sums already. */
+/* The sums of a share. lanes: filters, rounded up to vectors; add: adds to the sums in p. */
 struct tap_sums { char *p; int64_t lanes; bool add; };
 
-/* Adds all taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
+/* Adds the products of all taps for one block: oh x ow positions from `image` on, dy^T in `panels`.
+** channel: elements of a channel of `image`, whose axes have `size`. */
 static void weight_add_block_taps(const struct weight *d, const char *image, const int64_t size[3],
     int64_t channel, int64_t oh, int64_t ow, const char *panels, const struct tap_sums *s)
 {
@@ -157,7 +158,7 @@ static void weight_add_image(
       }
 }
 
-/* Computes sums. A unit is a share, a group, a block of filters. */
+/* Computes sums; a unit is a share, a group and a block of filters. */
 static void weight_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct weight *d = context;
@@ -195,7 +196,8 @@ static void weight_add_transposed(const struct weight *d, const char *sums, int6
     }
 }
 
-/* Adds up row k of all sums, over all groups, in order, then transposes to filters x depth. */
+/* Adds up rows begin .. end - 1 of the sums of all shares in order, over all groups, and transposes
+** them to filters x depth. */
 static void weight_gather_rows(int64_t begin, int64_t end, void *context)
 {
   const struct gather *r = context;

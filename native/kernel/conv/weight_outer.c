@@ -1,20 +1,19 @@
-/* weight_outer.c - the weight's gradient where there are many filters: dW = dy (filters x
-** positions) times columns^T (positions x depth), written in place.
+/* weight_outer.c - the gradient of the weight with many filters: dW = dy (filters x positions)
+** times columns^T (positions x depth), written in place.
 **
 ** dy is read in place as the left side. The right side is made for a block of channels and up to
-** 128 positions at a time: rows of columns, then transposed into panels; many filters pay for
-** that. A unit is a block of channels, for one share of the images; where there is more than one
-** share, each has a sum of its own (scratch), added up in order.
-*/
+** 128 positions at a time: rows of columns, transposed into panels, which pays with many filters. A
+** unit is a block of channels of one share of the images. If there are several shares, each has its
+** own sum in scratch, and the sums are added up in order. */
 #include "kernel/conv/inner.h"
 
 struct outer {
   const struct window *w;
   const struct gemm_type *t;
-  size_t size;                                        /* of an element */
-  /* of a thread: rows of columns, then panels */
+  size_t size;                                        /* bytes of an element */
+  /* bytes of a thread: rows of columns, then panels */
   size_t thread_bytes;
-  size_t rows_bytes;                                  /* of these rows alone */
+  size_t rows_bytes;                                  /* bytes of these rows alone */
   const char *x, *dy;
   char *dw, *sums, *tmp;
   const int64_t *tap;
@@ -69,7 +68,7 @@ size_t outer_scratch(const struct window *w)
       d.thread_bytes * (size_t)parallel_threads();
 }
 
-/* Adds the products of one image: channels c .. c + channels of a group. */
+/* Adds the products of one image for `channels` channels of a group, from x on. */
 static void outer_add_image(
     const struct outer *d, const char *x, const char *dy, int64_t channels, char *to, bool add)
 {
@@ -99,7 +98,7 @@ static void outer_add_image(
   }
 }
 
-/* Computes sums. A unit is a share, a group, a block of channels. */
+/* Computes sums; a unit is a share, a group and a block of channels. */
 static void outer_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct outer *d = context;

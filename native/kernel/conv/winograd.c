@@ -1,14 +1,14 @@
-/* winograd.c - forward and the data's gradient by Winograd's F(4 x 4, 3 x 3). See winograd.h.
+/* winograd.c - forward and the gradient of the data by Winograd's F(4 x 4, 3 x 3). See winograd.h.
 **
-** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images are
-** in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles x
-** channels, multiplies each with its matrix into planes of tiles x filters, carries these back. A
-** group's planes stay in the second cache while that is possible; with many channels groups are
-** larger, since each reads the whole weight. A large weight that serves one run is never packed as
-** a whole: all tiles are carried first, then a thread packs some filters and multiplies all tiles
-** with them. The data's gradient is the convolution of dy with the windows turned and channels and
-** filters exchanged. No sum depends on the groups.
-*/
+** The weight is transformed to 36 matrices of channels x filters, packed into panels. Tiles of all
+** images form one row. A thread takes a group of tiles, transforms their inputs to 36 planes of
+** tiles x channels, multiplies each by its matrix into planes of tiles x filters, and transforms
+** these back. A group's planes fit the second-level cache if possible; with many channels groups
+** are larger, since each group reads the whole weight. A large weight that is used for only one run
+** is never packed as a whole: all tiles are transformed first, then each thread packs some filters
+** and multiplies all tiles by them ("late"). The gradient of the data is the convolution of dy with
+** windows turned by 180 degrees and channels and filters exchanged. No sum depends on the
+** groups. */
 #include "kernel/blocked.h"
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
@@ -42,8 +42,8 @@ bool winograd_able(const struct window *w, bool back)
   return cpu_channel_block() == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-/* Returns why Winograd does not serve, or NULL. The gradient bears less of a tile outside the image
-** (kernel/conv/tuning.h says how the limits were measured). */
+/* Returns NULL or the reason, see winograd.h. For gradients, less of a tile may be outside the
+** image than forward (see kernel/conv/tuning.h for how limits were measured). */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = make_tiles(w).all;
@@ -63,7 +63,7 @@ enum { TILE = WINOGRAD_TILE };
 
 /* -- tiles ------------------------------------------------------------------------------------- */
 
-/* Returns the rows of tiles of those results of an image that begin at row `first`. */
+/* Returns how many rows of tiles the result rows first, first + apart, ... of an image have. */
 static int64_t winograd_count_tile_rows(const struct tiles *t, int64_t first)
 {
   const int64_t rows = (t->height - first + t->apart - 1) / t->apart;
@@ -82,8 +82,8 @@ struct tiles make_tiles(const struct window *w)
   return t;
 }
 
-/* Returns the elements from one plane to the next: no power of two, whose lines would share a few
-** sets of a cache. */
+/* Returns the distance of planes, in elements. It is not a power of two, since the lines of all
+** planes would then share a few sets of a cache. */
 int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
 
 struct tile_run tile_run_at(const struct tiles *s, int64_t t, int64_t n)
@@ -109,14 +109,14 @@ struct convolution {
   struct tiles tiles;
   int nr;                                             /* filters of a panel */
   bool late;                                          /* the weight is packed part by part */
-  bool turned;                                        /* the weight is the opposite convolution's */
+  bool turned;                                        /* data's gradient: windows are turned */
   int64_t group;                                      /* tiles of a unit */
   int64_t part;                                       /* filters of a unit */
   int64_t parts;                                      /* units along the filters */
-  /* elements from a plane of channels to the next */
+  /* distance of the planes of channels, in elements */
   int64_t in;
-  int64_t out;                                        /* from a plane of filters to the next */
-  int64_t plane;                                      /* from a plane of the weight to the next */
+  int64_t out;                                        /* distance of the planes of filters */
+  int64_t plane;                                      /* distance of the planes of the weight */
   const float *x;
   const float *weight;                                /* packed, unless late */
   float *y, *tmp;
@@ -135,7 +135,7 @@ static int64_t winograd_count_plane_bytes(
   return WINOGRAD_POINTS * tiles * channels * (int64_t)sizeof(float);
 }
 
-/* Chooses groups of tiles. Where these are few, filters are divided too. */
+/* Chooses groups of tiles. If there are few groups, filters are divided, too. */
 static void winograd_plan_groups(struct convolution *c)
 {
   const struct window *w = c->w;
@@ -155,7 +155,7 @@ static void winograd_plan_late(struct convolution *c)
   while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
-/* Plans a convolution. kept: there is a packed weight of an earlier run. */
+/* Plans a convolution. kept: whether the packed weight is kept between runs. */
 static struct convolution winograd_plan_convolution(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w,
@@ -178,7 +178,7 @@ static struct convolution winograd_plan_convolution(const struct window *w, bool
   return c;
 }
 
-/* Returns the floats of a thread, beside those that all threads share. */
+/* Returns the floats of a thread's scratch, without the part that all threads share. */
 static int64_t winograd_count_thread_floats(const struct convolution *c)
 {
   return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));
@@ -239,7 +239,7 @@ static void winograd_activate_image(const struct convolution *c, const struct wi
         r->image + ((r->y + i * r->apart) * r->w + r->x) * c->isa->lanes);
 }
 
-/* Carries the filters from `first` on back to the image. */
+/* Transforms the planes of filters from `first` on to results, for n tiles from `from` on. */
 static void winograd_carry_out(
     const struct convolution *c, int64_t from, int64_t n, int64_t first, float *points)
 {
@@ -272,8 +272,8 @@ static void winograd_carry_out(
   }
 }
 
-/* Multiplies by the weight of `filters` filters, panel by panel: each stays in the first
-** cache while all tiles pass. */
+/* Multiplies the planes of n tiles by the weight of `filters` filters, panel by panel; each panel
+** stays in the first-level cache while all tiles use it. */
 static void winograd_multiply_points(const struct convolution *c, int64_t n, const float *weight,
     int64_t filters, const float *in, float *out)
 {
@@ -302,7 +302,7 @@ static int64_t winograd_count_filters_from(const struct convolution *c, int64_t 
   return MIN(c->w->filters - first, c->part);
 }
 
-/* Computes. A unit is a group and a part of the filters. */
+/* Computes units; a unit is a group of tiles and a part of the filters. */
 static void winograd_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
@@ -319,9 +319,9 @@ static void winograd_run_units(int64_t begin, int64_t end, void *context)
 
 /* -- weight ------------------------------------------------------------------------------------ */
 
-/* Packs filters first .. first + n - 1 into panels, each channels x its filters, the form of the
-** right side in kernel/gemm/isa.h. `first` begins a panel. Packs few channels at a time, so that
-** lines of memory are complete before they leave the cache. */
+/* Transforms filters first .. first + n - 1 and packs them into panels, each channels x its
+** filters, the layout of the right side in kernel/gemm/isa.h. `first` begins a panel. Handles few
+** channels at a time, so that lines of memory are complete before they leave the cache. */
 static void winograd_pack_filters(
     const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
 {
@@ -343,7 +343,7 @@ static void winograd_pack_filters(
 
 struct weight_packing { const struct convolution *c; const float *weight; float *out; };
 
-/* Packs. A unit is a panel of filters. */
+/* Packs the weight; a unit is a panel of filters. */
 static void winograd_pack_panels(int64_t begin, int64_t end, void *context)
 {
   const struct weight_packing *p = context;
@@ -362,7 +362,7 @@ static void winograd_pack_weight(const struct convolution *c, const float *weigh
 
 /* -- a weight that is packed part by part ------------------------------------------------------ */
 
-/* Carries tiles in. A unit is WINOGRAD_LATE_TILES of them. */
+/* Transforms inputs; a unit is WINOGRAD_LATE_TILES tiles. */
 static void winograd_carry_late_tiles(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
@@ -371,7 +371,7 @@ static void winograd_carry_late_tiles(int64_t begin, int64_t end, void *context)
   winograd_carry_in(c, from, n, c->tmp + from * c->w->channels);
 }
 
-/* Packs and multiplies. A unit is a part of the filters. */
+/* Packs filters and multiplies all tiles by them; a unit is a part of the filters. */
 static void winograd_run_late_filters(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
@@ -396,7 +396,7 @@ static void winograd_run_all(struct convolution *c)
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-/* Returns true for few tiles, or little work with them. */
+/* Returns true with few tiles, or little work. */
 bool winograd_keeps(const struct window *w)
 {
   const int64_t tiles = make_tiles(w).all;
@@ -415,7 +415,7 @@ size_t winograd_forward_scratch(const struct window *w, bool keeps)
   return winograd_count_scratch_bytes(&c) + (keeps ? 0 : winograd_count_fresh_bytes(&c));
 }
 
-/* Packs the weight into the beginning of tmp, or leaves it to the parts. */
+/* Divides tmp, and packs the weight into its beginning unless it is packed part by part. */
 static void winograd_take_fresh(struct convolution *c, const float *weight, void *tmp)
 {
   c->weight = c->late ? weight : tmp;

@@ -2,9 +2,8 @@
 ** channels in blocks of one vector.
 **
 ** It needs a quarter of the products. Tiles of 4 x 4 results are transformed to 36 planes and back.
-** Requires one group, padding of at most 2, and a 2-D window. Forward rows may be dilated: each
-** tile then has every dilate-th row.
-*/
+** Requires a 2-D window, one group, and padding of at most 2. In forward, rows may be dilated: a
+** tile then has every dilate-th row. */
 #pragma once
 #include "kernel/conv/conv.h"
 
@@ -17,11 +16,11 @@ bool   winograd_able(const struct window *w, bool back);
 ** transformed weight is kept between runs. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps);
 
-/* Returns whether to keep the transformed weight, which is four times as large: with few tiles
-** transforming it at each run takes too long. */
+/* Returns whether to keep the transformed weight, which is four times as large as the weight. With
+** few tiles, transforming it at each run takes too long. */
 bool   winograd_keeps(const struct window *w);
-/* Computes y. kept: the instruction's state, for the transformed weight; NULL: it is made in
-** scratch. */
+/* Computes y. kept: the instruction's state, for the transformed weight; NULL: the weight is
+** transformed in scratch. */
 size_t winograd_forward_scratch(const struct window *w, bool keeps);
 int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);

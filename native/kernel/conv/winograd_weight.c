@@ -1,17 +1,17 @@
-/* winograd_weight.c - the weight's gradient by Winograd's F(4 x 4, 3 x 3), the transpose of the
-** forward product. See winograd.h.
+/* winograd_weight.c - the gradient of the weight by Winograd's F(4 x 4, 3 x 3), the transpose of
+** the forward product. See winograd.h.
 **
-** Tiles of x and dy are carried into 36 planes each, some at a time; the sum over tiles of each
-** pair of planes is a matrix of channels x filters, and the 36 matrices are carried back to
-** windows at the end. Tiles are dealt to a few shares with sums of their own, which are added in
-** order; a thread takes a share and some of the filters. With one share the sums of some filters
-** are carried back while they are in its cache, and are never there whole. Which filters go
-** together depends on the number of threads, the order of a sum on shapes alone.
-*/
+** Some tiles of x and dy at a time are transformed to 36 planes each. The sum over tiles of each
+** pair of planes is a matrix of channels x filters, and the 36 matrices are transformed back to
+** windows at the end. Tiles are divided into a few shares with their own sums, which are added in
+** order; a thread takes a share and some of the filters. With only one share, the sums of some
+** filters are transformed back while they are in the thread's cache and are never stored as a
+** whole. Which filters a thread takes depends on the number of threads; the order of a sum depends
+** on shapes alone. */
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
 
-/* points, also at the end of an image: rounding adds up in the sums */
+/* Points of a tile along an axis. */
 enum { SIDE = WINOGRAD_TILE + 2 };
 
 struct weight_gradient {
@@ -21,12 +21,12 @@ struct weight_gradient {
   struct tiles tiles;
   int64_t chunk;                                      /* tiles at a time */
   int64_t share;                                      /* tiles of a share */
-  int64_t shares;                                     /* shares of all tiles */
+  int64_t shares;                                     /* number of shares */
   int64_t part;                                       /* filters of a unit */
   int64_t parts;                                      /* units along the filters */
-  int64_t in;                                         /* elements from a plane of x to the next */
-  int64_t out;                                        /* from a plane of dy to the next */
-  int64_t sum;                                        /* from a plane of the result to the next */
+  int64_t in;                                         /* distance of the planes of x, elements */
+  int64_t out;                                        /* distance of the planes of dy */
+  int64_t sum;                                        /* distance of the planes of sums */
   const float *x, *dy;
   float *dw, *sums, *tmp;
   bool add;
@@ -60,7 +60,7 @@ static bool winograd_has_one_share(const struct weight_gradient *g)
   return g->shares == 1;
 }
 
-/* Returns the floats of a thread; the function below returns those of the shares. */
+/* Returns the floats of a thread's scratch; the function below, those of the shares' sums. */
 static int64_t winograd_count_thread_floats(const struct weight_gradient *g)
 {
   return WINOGRAD_POINTS * (g->in + g->out + (winograd_has_one_share(g) ? g->sum : 0));
@@ -86,8 +86,8 @@ size_t winograd_weight_scratch(const struct window *w)
 
 struct tile_chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
 
-/* Carries x in: blocks of channels one after the other, each tiles x lanes, the left side of the
-** products, read along tiles */
+/* Transforms x: blocks of channels one after the other, each tiles x lanes, the left side of the
+** products, which is read along tiles. */
 static void winograd_carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
@@ -110,7 +110,7 @@ static void winograd_carry_x(const struct weight_gradient *g, const struct tile_
   }
 }
 
-/* Carries dy in: panels of filters, each tiles x its filters, the right side. */
+/* Transforms dy: panels of filters, each tiles x its filters, the right side. */
 static void winograd_carry_dy(const struct weight_gradient *g, const struct tile_chunk *k,
     const struct tile_run *p, int64_t t)
 {
@@ -160,8 +160,8 @@ static void winograd_multiply_points(const struct weight_gradient *g, const stru
 
 /* -- sums to dw -------------------------------------------------------------------------------- */
 
-/* Carries the sums of n filters from `first` on back to windows, few channels at a time, as they
-** are in lines of memory. */
+/* Transforms the sums of n filters from `first` on back to windows, few channels at a time, in the
+** order of memory. */
 static void winograd_carry_back(
     const struct weight_gradient *g, float *sums, int64_t first, int64_t n)
 {
@@ -180,7 +180,7 @@ static void winograd_carry_back(
   }
 }
 
-/* Adds the shares up. A unit is a panel of filters. */
+/* Adds up the shares; a unit is a panel of filters. */
 static void winograd_add_shares(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;
@@ -196,9 +196,9 @@ static void winograd_add_shares(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* -- all of it --------------------------------------------------------------------------------- */
+/* -- the whole gradient ------------------------------------------------------------------------ */
 
-/* Computes sums. A unit is a share and a part of the filters. */
+/* Computes sums; a unit is a share and a part of the filters. */
 static void winograd_run_units(int64_t begin, int64_t end, void *context)
 {
   const struct weight_gradient *g = context;

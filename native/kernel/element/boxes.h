@@ -1,6 +1,6 @@
 /* boxes.h - boxes, their overlaps, and boxes relative to anchors, shared by C and CUDA. A box is
-** two corners and its area. Overlaps are compared with thresholds, so they are rounded where the
-** data's own type would round (`single`): float32 data decides a tie as float32 arithmetic does. A
+** two corners and its area. Since overlaps are compared with thresholds, they are rounded to the
+** data's type (`single`: float32), so that float32 data decides ties as float32 arithmetic does. A
 ** box with a NaN overlaps nothing. */
 #pragma once
 #ifndef __CUDACC_RTC__
@@ -9,7 +9,7 @@
 #include "base/philox.h"
 #endif
 
-/* How four numbers describe a box. */
+/* Forms of a box as four numbers. */
 enum {
   CORNER,                                             /* x1, y1, x2, y2 */
   CENTER,                                             /* x, y, width, height */
@@ -28,7 +28,7 @@ TY_DEVICE_FN double box_held(const struct metric *m, double v)
   return m->single ? (double)(float)v : v;
 }
 
-/* Returns the box that four numbers of a form describe. */
+/* Returns the box given by four numbers in a form. */
 TY_DEVICE_FN struct box box_of(const struct metric *m, const double v[4], int form)
 {
   struct box b = { v[0], v[1], v[2], v[3], 0 };
@@ -47,7 +47,8 @@ TY_DEVICE_FN struct box box_of(const struct metric *m, const double v[4], int fo
   return b;
 }
 
-/* Returns the length that sides a1 .. a2 and b1 .. b2 have in common, 0 or less for none. */
+/* Returns the length of the intersection of sides a1 .. a2 and b1 .. b2; 0 or less if there is
+** none. */
 TY_DEVICE_FN double box_side(const struct metric *m, double a1, double a2, double b1, double b2)
 {
   double first = a1 > b1 ? a1 : b1, last = a2 < b2 ? a2 : b2;
@@ -64,7 +65,7 @@ TY_DEVICE_FN double box_overlap(const struct metric *m, const struct box *a, con
   return both > 0 ? box_held(m, both / box_held(m, box_held(m, sum) - both)) : 0;
 }
 
-/* Converts a box in place to form `to` from the other one. */
+/* Converts a box in place to form `to` from the other form. */
 TY_DEVICE_FN void box_reform(double v[4], int to)
 {
   for (int i = 0; i < 2; i++) {
@@ -74,7 +75,7 @@ TY_DEVICE_FN void box_reform(double v[4], int to)
   }
 }
 
-/* Sets middle and size, for each axis, of the box with corners v. */
+/* Sets middle and size, per axis, of the box with corners v. */
 TY_DEVICE_FN void box_middle(const double v[4], double middle[2], double size[2])
 {
   for (int i = 0; i < 2; i++) {
@@ -83,7 +84,7 @@ TY_DEVICE_FN void box_middle(const double v[4], double middle[2], double size[2]
   }
 }
 
-/* Computes the place of an object relative to an anchor: shifts less means, over stds. */
+/* Sets `to` to the offsets of an object from an anchor, less the means, divided by the stds. */
 TY_DEVICE_FN void box_encode(const double anchor[4], const double object[4], const double mean[4],
     const double std[4], double to[4])
 {
@@ -96,8 +97,8 @@ TY_DEVICE_FN void box_encode(const double anchor[4], const double object[4], con
   }
 }
 
-/* Sets `to` to the corners of the box that shifts `by` times std make of an anchor. A limit above 0
-** bounds the logarithms by which width and height grow. */
+/* Sets `to` to the corners of the box with offsets `by` times std from an anchor. limit: if above
+** 0, the most by which the logarithms of width and height grow. */
 TY_DEVICE_FN void box_decode(const double middle[2], const double size[2], const double by[4],
     const double std[4], double limit, double to[4])
 {

@@ -1,6 +1,6 @@
 /* corners.h - bilinear samples at points of a grid, shared by C and CUDA. Coordinates -1 and 1 are
-** the centres of the outermost pixels. Included once for each type REAL of numbers, under names
-** made by T_NAME. */
+** the centres of the outermost pixels. Include it once for each type REAL of numbers, with T_NAME
+** making the names. */
 #ifndef TY_DEVICE_FN
 #define TY_DEVICE_FN static inline
 #endif
@@ -11,14 +11,14 @@ TY_DEVICE_FN REAL T_NAME(grid_coordinate)(int64_t i, int64_t n)
   return n > 1 ? (REAL)(-1 + 2 * (double)i / (double)(n - 1)) : -1;
 }
 
-/* The four neighbours of a point: bit 0 of an index says right, bit 1 lower. */
+/* The four neighbours of a point. In their indices, bit 0 stands for right, bit 1 for lower. */
 struct T_NAME(corners) {
   int64_t at[4];                                      /* offsets into a plane */
-  REAL    wx, wy;                                     /* weights of the right and the lower ones */
-  bool    in[4];                                      /* inside the image */
+  REAL    wx, wy;                                     /* weights of the right, of the lower ones */
+  bool    in[4];                                      /* whether they are inside the image */
 };
 
-/* Finds the neighbours of a point. Returns false, and leaves k as it was, if all are outside. */
+/* Finds the neighbours of a point. Returns false, with k unchanged, if all are outside. */
 TY_DEVICE_FN bool T_NAME(corners_at)(
     struct T_NAME(corners) * k, REAL gx, REAL gy, int64_t height, int64_t width)
 {
@@ -49,7 +49,8 @@ TY_DEVICE_FN REAL T_NAME(slope_across)(const struct T_NAME(corners) * k, const R
   return g * ((v[1] - v[0]) * (1 - k->wy) + (v[3] - v[2]) * k->wy);
 }
 
-/* Returns the derivative of the sample by y, in pixels, times its head gradient g. v: as above. */
+/* Returns the derivative of the sample by y, in pixels, times its head gradient g. v: as in
+** slope_across. */
 TY_DEVICE_FN REAL T_NAME(slope_down)(const struct T_NAME(corners) * k, const REAL v[4], REAL g)
 {
   return g * ((v[2] - v[0]) * (1 - k->wx) + (v[3] - v[1]) * k->wx);

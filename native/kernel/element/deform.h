@@ -1,7 +1,7 @@
-/* deform.h - where a tap of a deformable convolution reads an image, shared by C and CUDA. Two
-** forms differ at the border. `modulated` (the one with a mask): pixels outside the image are 0,
-** points from -1 to height and width are mixed with them. Else: a point outside [0, height) x [0,
-** width) is 0, and the last row and column extend to the edge. */
+/* deform.h - the pixels that a tap of a deformable convolution reads, shared by C and CUDA. Two
+** forms differ at the border. `modulated` (with a mask): pixels outside the image are 0, and mixed
+** with the image for points from -1 to height and width. Else a point outside [0, height) x [0,
+** width) gives 0, and the last row and column extend to the edge. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -14,7 +14,7 @@ struct deform_mix {
   int64_t at[4];                                      /* indices into a plane */
   double weight[4];
   double down[4];                                     /* derivatives of the weights by y */
-  double across[4];                                   /* by x */
+  double across[4];                                   /* derivatives of the weights by x */
 };
 
 /* Returns the pixels and weights of the sample at (y, x). */

@@ -1,7 +1,7 @@
 /* density.h - logarithms of densities and their derivatives, shared by C and CUDA. NAME_log(x, a,
 ** b) returns the logarithm for a law with parameters a and b. NAME_slope sets d to its derivatives
-** by x, a and b; the caller has set d to 0, and laws of counts leave d[0]. Parameters outside their
-** range give NaN. */
+** by x, a and b; d is 0 before, and laws of counts do not set d[0]. Parameters outside their range
+** give NaN. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -22,9 +22,9 @@ TY_DEVICE_FN double ln_gamma(double x)
 #endif
 }
 
-/* Returns the derivative of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz
-** and Stegun 6.3.5, 6.3.18). Except at whole numbers up to 10 the logarithm is in single precision,
-** also for float64, as in the reference. */
+/* Returns the derivative of ln_gamma: by recurrence upwards, then by the asymptotic series
+** (Abramowitz and Stegun 6.3.5, 6.3.18). Except at whole numbers up to 10, the logarithm is in
+** single precision, as in the reference, also for float64. */
 TY_DEVICE_FN double digamma(double x)
 {
   if (!(x > 0)) return NAN;
@@ -36,7 +36,7 @@ TY_DEVICE_FN double digamma(double x)
   return sum + (whole ? log(x) : (double)logf((float)x)) - 0.5 / x - tail;
 }
 
-/* Returns a ln(x), 0 where a is 0. */
+/* Returns a ln(x); 0 if a is 0. */
 TY_DEVICE_FN double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
 
 /* -- laws -------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ TY_DEVICE_FN void negative_binomial_slope(double x, double k, double p, double d
   d[2] = k / p - (x == 0 ? 0 : x / (1 - p));
 }
 
-/* The same law with k = 1 / alpha and p = 1 / (1 + mu alpha). */
+/* negative_binomial with k = 1 / alpha and p = 1 / (1 + mu alpha). */
 TY_DEVICE_FN double generalized_negative_binomial_log(double x, double mu, double alpha)
 {
   return negative_binomial_log(x, 1 / alpha, 1 / (1 + mu * alpha));

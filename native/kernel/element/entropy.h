@@ -1,5 +1,5 @@
-/* entropy.h - the divergence of a histogram from itself cut off about its middle and reduced to few
-** levels, shared by C and CUDA. */
+/* entropy.h - the divergence of a histogram from a copy that is cut off on both sides of its middle
+** and reduced to a few levels, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -7,13 +7,13 @@
 #include "base/philox.h"
 #endif
 
-/* Bins start .. start + n - 1 of a histogram. The counts outside are added to the first and the
-** last of them. */
+/* Bins start .. start + n - 1 of a histogram. The counts of other bins are added to the first and
+** the last of these. */
 struct histogram_cut {
   const double *bin;                                  /* all bins of the histogram */
   int64_t start, n;
   int64_t levels;
-  double first, last;                                 /* counts of the first and the last bin */
+  double first, last;                                 /* counts of its first and last bin */
 };
 
 /* Returns the cut that keeps `half` bins on both sides of the middle one. */
@@ -31,15 +31,16 @@ TY_DEVICE_FN struct histogram_cut cut_at(
   return h;
 }
 
+/* A bin of a cut. */
 struct cut_bin {
   double p;                                           /* count of the bin */
   double q;                                           /* mean of its level; 0 in an empty bin */
 };
 
-/* A level: consecutive bins that have one value after the reduction. */
+/* A level: consecutive bins that have the same value after the reduction. */
 struct cut_level {
   int64_t end;                                        /* the first bin after it */
-  double mean;                                        /* over its bins that are not empty */
+  double mean;                                        /* of the counts of its non-empty bins */
 };
 
 /* Returns the count of bin i of a cut. */
@@ -48,7 +49,7 @@ TY_DEVICE_FN double cut_count(const struct histogram_cut *h, int64_t i)
   return i == h->n - 1 ? h->last : i == 0 ? h->first : h->bin[h->start + i];
 }
 
-/* Returns bin i. The caller asks for bins in order from 0 on, with the same `level`. */
+/* Returns bin i. Call it for bins 0, 1, ... in order, with the same `level`. */
 TY_DEVICE_FN struct cut_bin next_bin(
     const struct histogram_cut *h, int64_t i, struct cut_level *level)
 {
@@ -67,16 +68,16 @@ TY_DEVICE_FN struct cut_bin next_bin(
   return b;
 }
 
-/* Returns how much to subtract from each of n bins that is not zero so that each of the `zeros`
-** others can get eps; 1: too much. */
+/* Returns how much to subtract from each non-zero bin of n so that each of the `zeros` other bins
+** can get eps; 1 if that is impossible. */
 TY_DEVICE_FN double smoothing(double eps, int64_t zeros, int64_t n)
 {
   double less = zeros < n ? eps * (double)zeros / (double)(n - zeros) : 1;
   return less < 1 ? less : 1;
 }
 
-/* Returns the Kullback-Leibler divergence of the levels from the bins, both smoothed; infinity
-** where it has none. */
+/* Returns the Kullback-Leibler divergence of the levels from the bins, both smoothed; infinity if
+** it is undefined. */
 TY_DEVICE_FN double cut_divergence(const struct histogram_cut *h)
 {
   const double eps = 1e-4;

@@ -1,5 +1,5 @@
-/* hawkes.h - the likelihood of a Hawkes process between two events of one kind, shared by C and
-** CUDA. */
+/* hawkes.h - the log likelihood of a Hawkes process between two events of one kind, and its
+** gradients, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #endif
 
-/* State of one kind of events. */
+/* The state of one kind of event. */
 struct hawkes_kind {
   double s;                                           /* sum of the decayed events so far */
   double ds;                                          /* its derivative by beta */
@@ -15,8 +15,8 @@ struct hawkes_kind {
   double lda, alpha, beta;                            /* gradients of the log likelihood so far */
 };
 
-/* Advances x from its last event to time `now`, with an event there or without one. Returns what
-** this adds to the log likelihood. */
+/* Advances x from its last event to time `now`; event: whether there is an event at that time.
+** Returns the term to add to the log likelihood. */
 TY_DEVICE_FN double hawkes_pass(
     struct hawkes_kind *x, double lda, double alpha, double beta, double now, bool event)
 {

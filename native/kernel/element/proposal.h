@@ -1,11 +1,12 @@
-/* proposal.h - regions that a region proposal network makes of anchors, shared by C and CUDA. */
+/* proposal.h - regions that a region proposal network derives from anchors, shared by C and
+** CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include "kernel/element/boxes.h"
 #endif
 
-/* Sets v to the corners of an anchor of the first cell: a square of `side` gets the ratio of height
-** to width, its area kept and its sides rounded, and is scaled then. */
+/* Sets v to the corners of an anchor in the first cell. A square of `side` is changed to the ratio
+** (height over width) with the same area and rounded sides, then scaled. */
 TY_DEVICE_FN void anchor_of(double side, double ratio, double scale, double v[4])
 {
   double width = floor(sqrt(floor(side * side / ratio)) + 0.5), height = floor(width * ratio + 0.5);
@@ -30,16 +31,16 @@ TY_DEVICE_FN void stretch_anchor(const double by[4], double v[4])
 
 struct proposal_rules {
   struct metric m;
-  int64_t stride;                                     /* pixels of the image between cells */
-  int64_t least;                                      /* height and width in the unscaled image */
+  int64_t stride;                                     /* distance of cells, in pixels */
+  int64_t least;                                      /* least side, pixels of the unscaled image */
   int64_t corners;                                    /* 1: the network moves corners, in pixels */
 };
 struct proposal { double v[4], score; };
 
 /* Returns the region of an anchor. v: the anchor in the first cell; cell: column and row; by: the
-** network's output for them; info: height, width and scale of the image. The score becomes -1 in
-** cells outside the image, where box or score is NaN, and of a box that is smaller than the least,
-** which is enlarged by half of the least at each end. */
+** network's output for it; info: height, width and scale of the image. The score is set to -1 in
+** cells outside the image, if the box or the score is NaN, and for boxes smaller than the least
+** side, which are enlarged by half of it at each end. */
 TY_DEVICE_FN struct proposal propose(const struct proposal_rules *r, const double v[4],
     const int64_t cell[2], const double by[4], const double info[3], double score)
 {

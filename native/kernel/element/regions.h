@@ -1,6 +1,6 @@
 /* regions.h - regions of images and their bins, shared by C and CUDA: ROIPooling, ROIAlign,
 ** RROIAlign, PSROIPooling and its deformable form. Axis 0 is y, axis 1 is x. Coordinates are
-** rounded as the data's type does: `single` says that it is float32. */
+** rounded to the data's type; single: it is float32. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include <math.h>
@@ -19,7 +19,7 @@ TY_DEVICE_FN int64_t region_clip(int64_t i, int64_t low, int64_t high)
 
 /* -- ROIPooling: maxima over bins that may overlap --------------------------------------------- */
 
-/* Returns the nearest integer, 0 for NaN and magnitudes of 1e9 or more. */
+/* Returns the nearest integer; 0 for NaN and for magnitudes of 1e9 or more. */
 TY_DEVICE_FN int64_t region_rounded(double v)
 {
   return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0;
@@ -178,7 +178,7 @@ TY_DEVICE_FN void align_image(const struct align_grid *k, const struct align_reg
   }
 }
 
-/* -- PSROIPooling: each bin reads a channel of its own ----------------------------------------- */
+/* -- PSROIPooling: each bin reads another channel ---------------------------------------------- */
 
 /* What all regions share. */
 struct ps_grid {

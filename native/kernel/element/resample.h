@@ -1,4 +1,4 @@
-/* resample.h - the pixels that resizing an image reads, along one axis: shared by C and CUDA. */
+/* resample.h - the pixels that resizing an image reads along one axis, shared by C and CUDA. */
 #pragma once
 #ifndef __CUDACC_RTC__
 #include "base/philox.h"
@@ -13,15 +13,15 @@ TY_DEVICE_FN int64_t window_to(int64_t o, int64_t in, int64_t n)
   return ((o + 1) * in + n - 1) / n;
 }
 
-/* The two pixels between which an output is. */
+/* The two pixels between which an output lies. */
 struct resize_tap {
   int64_t at;                                         /* the first pixel */
   int64_t next;                                       /* steps to the second pixel */
   double weight;                                      /* of the second pixel */
 };
 
-/* Returns the pixels of output i of `out`. If `corners`, the corners of both images coincide, else
-** their edges do. `at` does not decrease as i grows. */
+/* Returns the pixels of output i of `out`. corners: whether the corner pixels of both images
+** coincide; else their edges do. `at` does not decrease as i grows. */
 TY_DEVICE_FN struct resize_tap resize_tap(int64_t i, int64_t in, int64_t out, int corners)
 {
   double scale = out < 2 ? 0

@@ -1,8 +1,7 @@
-/* variates.c - standard variates for one instruction set: compiled once per set with -DISA=name.
+/* variates.c - standard variates for one instruction set, compiled once per set with -DISA=name.
 ** LANES elements are computed together in 64-bit lanes: a Philox round multiplies the low halves;
-** the high halves are arbitrary and cut off at the end. The rest is plain loops that the compiler
-** vectorises. Nothing is contracted, so every set gives the same bits.
-*/
+** the high halves are arbitrary and are cut off at the end. The rest is plain loops that the
+** compiler vectorises. Multiply and add are not contracted, so every set gives the same bits. */
 #include "base/intrinsics.h"
 #include "kernel/variates.h"
 
@@ -28,9 +27,9 @@ typedef uint64_t wide __attribute__((vector_size(16), may_alias));
 #endif
 
 enum { LANES = 16, EACH = sizeof(wide) / 8, WIDES = LANES / EACH };
-struct lanes { _Alignas(64) uint64_t w[4][LANES]; };  /* 32 bits in each */
+struct lanes { _Alignas(64) uint64_t w[4][LANES]; };  /* the low 32 bits of each count */
 
-/* Computes Philox4x32-10 of LANES neighbouring elements, as base/philox.h has it for one. */
+/* Computes Philox4x32-10 of LANES neighbouring elements, as base/philox.h does for one. */
 static inline void philox_lanes(struct lanes *p, const struct rng_key *k, uint64_t element)
 {
   uint32_t k0 = (uint32_t)k->seed, k1 = (uint32_t)(k->seed >> 32);

@@ -1,12 +1,12 @@
-/* bytes.h - reductions of uint8 (bools are such bytes, too) and int8, for one instruction set
-** (isa/bytes.c); types.c picks them.
-*/
+/* bytes.h - reductions of uint8 (also bools) and int8, for one instruction set (isa/bytes.c);
+** types.c selects them. */
 #pragma once
 #include "kernel/reduce/reduce.h"
 
-/* rows, cols: as struct reducer's, into int64, of uint8 and of int8; of products the lower 32 bits
-** are right. best_rows: the places of the first extremes of rows of n >= 1 elements. best_cols:
-** those of n columns of count >= 1 rows, `stride` apart. equal: B_EQUAL. */
+/* rows, cols: as in struct reducer, into int64, of uint8 [0] and int8 [1]; of products only the
+** lower 32 bits are correct. best_rows: indices of the first extremes of `count` rows of n >= 1
+** elements. best_cols: the same for n columns of count >= 1 rows, `stride` apart. equal: gradients
+** of B_EQUAL. */
 struct byte_reducer {
   reduce_fn rows[2][R_KINDS], cols[2][R_KINDS];
   void (*best_rows)(int64_t *index, const void *x, bool is_signed, bool least, int64_t count,

@@ -1,13 +1,12 @@
 /* reduce.c - walks the shape of a reduction (reduce.h).
 **
-** Neighbouring axes of one fate are joined into groups that alternate between kept and reduced.
-** If the last group is reduced, results are sums of rows: the kernel takes many rows at a time
-** along the last kept group. Else they are sums of columns: the kernel takes many rows of a
-** matrix whose columns are results. Either way a unit of work is a block of neighbouring
-** results, so that every result is written once and its elements are reduced in one order. Where
-** there are too few results to occupy a machine, one reduced group is split into parts, reduced
-** apart and then merged in order.
-*/
+** Neighbouring axes that are both kept or both reduced are joined into groups, which alternate
+** between kept and reduced. If the last group is reduced, results are sums of rows: the kernel
+** takes many rows at a time along the last kept group. Else they are sums of columns: the kernel
+** takes many rows of a matrix whose columns are results. A unit of work is a block of neighbouring
+** results, so that every result is written once and its elements are reduced in one order. If there
+** are too few results for all threads, one reduced group is split into parts, which are reduced
+** separately and then merged in order. */
 #include "kernel/primitives.h"
 #include "kernel/reduce/reduce.h"
 #include "kernel/reduce/tuning.h"
@@ -27,12 +26,12 @@ static void reduce_join_groups(int n, const int64_t *dim, uint32_t axes, struct 
       r->to[r->n] = !reduced, r->dim[r->n++] = dim[i];
     last = reduced;
   }
-  if (!r->n) r->dim[r->n++] = 1, last = true; /* a single element */
+  if (!r->n) r->dim[r->n++] = 1, last = true; /* there is a single element */
   r->inner = last;
 }
 
-/* Splits the outermost reduced group that is long enough, or the innermost in pieces of a few
-** thousand elements. */
+/* Splits the outermost reduced group that is long enough; if that is the last group, into parts of
+** at least REDUCE_PART_ROW elements. */
 static void reduce_cut_parts(struct reduce *r)
 {
   r->parts = MIN(MIN(REDUCE_PARTS, r->in / (2 * REDUCE_GRAIN)), r->count / REDUCE_PART_DEPTH);
@@ -47,7 +46,7 @@ static void reduce_cut_parts(struct reduce *r)
 void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
   r->dtype = r->result = dtype;
-  r->n = 0; /* of the arrays, only the groups that there are get values */
+  r->n = 0; /* the arrays are set only for existing groups */
   r->in = r->out = 1;
   reduce_join_groups(n, dim, axes, r);
   int64_t from = 1;
@@ -88,10 +87,10 @@ struct reduction {
   int kind, finish;
   const char *x, *centre;
   char *y;
-  size_t size;                                        /* of an element of x */
+  size_t size;                                        /* bytes of an element of x */
   bool add;
   accumulator *part;                                  /* parts x results; NULL: results go to y */
-  /* the group that a unit's block is in: the last kept one, -1: none */
+  /* the group along which blocks are cut: the last kept one; -1: none */
   int block;
   /* results of a block */
   int64_t side;
@@ -99,8 +98,8 @@ struct reduction {
   int64_t blocks;
 };
 
-/* Reduces the block of `n` results that begins at element `x`: all combinations of the reduced
-** groups but the kernel's own. */
+/* Reduces the block of `n` results that begins at element `x`: loops over all combinations of
+** indices of the reduced groups, except the group that the kernel reduces itself. */
 static void reduce_block(const struct reduction *j, const int64_t dim[], const char *x,
     const void *centre, accumulator *acc, int64_t n)
 {
@@ -124,7 +123,7 @@ static void reduce_block(const struct reduction *j, const int64_t dim[], const c
   }
 }
 
-/* Finds the element and the result at which block u begins. Returns its length. */
+/* Finds the first element and the first result of block u. Returns its length. */
 static int64_t reduce_locate_block(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
 {
   const struct reduce *r = j->r;
@@ -142,7 +141,8 @@ static int64_t reduce_locate_block(const struct reduction *j, int64_t u, int64_t
   return n;
 }
 
-/* Results `to` .. to + n - 1 from their accumulators, which integers that become floats change. */
+/* Writes results `to` .. to + n - 1 from their accumulators. If integers become floats, the
+** accumulators are converted in place. */
 static void reduce_store_results(const struct reduction *j, accumulator *acc, int64_t to, int64_t n)
 {
   const int dtype = j->r->result;
@@ -152,7 +152,8 @@ static void reduce_store_results(const struct reduction *j, accumulator *acc, in
       dtype, j->y + to * (int64_t)dtype_size(dtype), acc, j->finish, j->r->count, j->add, n);
 }
 
-/* Returns where a part begins, in elements of the split group: eights are reduced at once. */
+/* Returns the start of a part, in elements of the split group; if parts are long, a multiple of 8,
+** since eights are reduced at once. */
 static int64_t reduce_find_part(const struct reduce *r, int64_t part)
 {
   int64_t n = r->dim[r->split], at = n * part / r->parts;
@@ -190,8 +191,8 @@ static void reduce_merge_range(int64_t begin, int64_t end, void *context)
   reduce_store_results(j, j->part + begin, begin, end - begin);
 }
 
-/* Chooses blocks of equal length and of work that is worth a thread; of columns, whole vectors and
-** wide, since memory gives neighbours faster than it gives the next row. */
+/* Chooses blocks of equal length, each with enough work for a thread. Blocks of columns are whole
+** vectors and wide, since neighbours in memory arrive faster than the next row. */
 static void reduce_choose_side(struct reduction *j)
 {
   const struct reduce *r = j->r;
@@ -231,8 +232,8 @@ struct reduction_gradient {
   const char *x, *y, *g, *h;
   double scale;
   size_t size;
-  int64_t height, width;                              /* of a plane, which is the last two groups */
-  int64_t tall, wide;                                 /* of a unit */
+  int64_t height, width;                              /* size of a plane, the last two groups */
+  int64_t tall, wide;                                 /* size of a unit */
   int64_t rows;                                       /* units down a plane */
   int64_t pieces;                                     /* units across a plane */
 };
@@ -242,8 +243,8 @@ static const char *reduce_step_pointer(const char *p, int64_t n, size_t size)
   return p ? p + n * (int64_t)size : NULL;
 }
 
-/* Writes gradients. A unit is some rows of one plane: of one result each, or of all the same
-** results. Long rows go in pieces. */
+/* Writes gradients. A unit is some rows of one plane, either one result per row or the same results
+** for all rows; long rows are cut into pieces. */
 static void reduce_run_backward(int64_t begin, int64_t end, void *context)
 {
   const struct reduction_gradient *s = context;

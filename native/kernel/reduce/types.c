@@ -1,9 +1,8 @@
-/* types.c - picks the reductions of each type for this processor (reduce.h).
+/* types.c - selects the reductions of each type for this processor (reduce.h).
 **
-** 8-bit integers and bools have loops of their own (bytes.h) up to int64 accumulators, and few
-** gradients: of the others, a part at a time becomes int32. Integers wrap, in any order, so the
-** results are those of a loop for the elements' type.
-*/
+** 8-bit integers and bools have their own loops (bytes.h), which reduce into int64 accumulators and
+** compute gradients of B_EQUAL; for other gradients they are converted to int32, a part at a time.
+** Integers wrap, in any order, so the results equal those of loops for the elements' type. */
 #include "base/cast.h"
 #include "kernel/reduce/bytes.h"
 
@@ -62,7 +61,7 @@ void reducer_cols(int dtype, int kind, accumulator *acc, const void *x, const vo
 }
 
 enum {
-  /* elements of a part: 8 KiB as int32, in the first cache with what is made of them */
+  /* elements of a part: 8 KiB as int32, so that operands and results fit the first-level cache */
   PART = 2048
 };
 
@@ -85,7 +84,7 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
     const int64_t k = MIN(PART, n - j);
     void *to = (void *)reduce_skip_elements(y, j, dtype);
     const accumulator *from = acc + j;
-    if (finish == F_MEAN) { /* what is divided has wrapped */
+    if (finish == F_MEAN) { /* the sum wraps before it is divided */
       narrow(part, from, k);
       widen(own, part, k);
       from = own;
@@ -96,7 +95,7 @@ void reducer_store(int dtype, void *y, const accumulator *acc, int finish, int64
   }
 }
 
-/* -- places of extremes ------------------------------------------------------------------------ */
+/* -- indices of extremes ----------------------------------------------------------------------- */
 
 void reducer_best_rows(
     int dtype, int64_t *index, const void *x, bool least, int64_t count, int64_t n)
@@ -131,15 +130,15 @@ void reducer_best_cols(int dtype, int64_t *index, const void *x, bool least, int
 
 /* -- gradients --------------------------------------------------------------------------------- */
 
-/* What gradients of bytes are made of. */
+/* The arguments of a gradient of bytes. */
 struct byte_gradient {
   int dtype;
-  back_fn back; /* of int32 */
+  back_fn back; /* the loop of int32 */
   double scale;
   const char *x, *y, *g, *h;
 };
 
-/* Widens n elements of an operand from the one at `at` on; NULL stays NULL. */
+/* Widens n elements of an operand, from element `at` on, to `to`; NULL stays NULL. */
 static const int32_t *reduce_widen_operand(
     const struct byte_gradient *s, int32_t *to, const char *from, int64_t at, int64_t n)
 {
@@ -148,8 +147,8 @@ static const int32_t *reduce_widen_operand(
   return to;
 }
 
-/* Computes `rows` rows of n elements, at most PART in all, from the element `at` of x on, by the
-** loop of int32; `beside`: the first element of y, g and h, which have `others`. */
+/* Computes `rows` rows of n elements, at most PART in all, from element `at` of x on, with the loop
+** of int32. beside: the first of the `others` elements of y, g and h that are used. */
 static void reduce_run_backward_part(const struct byte_gradient *s, char *dx, int64_t at,
     int64_t beside, int64_t others, int64_t rows, int64_t n)
 {
@@ -161,7 +160,8 @@ static void reduce_run_backward_part(const struct byte_gradient *s, char *dx, in
   cast_between(TY_I32, s->dtype)(dx, d, rows * n);
 }
 
-/* The gradient of a sum does not depend on x: one of each row is enough. */
+/* Computes one gradient per row and repeats it, since the gradient of a sum does not depend on
+** x. */
 static void reduce_repeat_rows(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   char d[PART];
@@ -173,7 +173,7 @@ static void reduce_repeat_rows(const struct byte_gradient *s, char *dx, int64_t 
 }
 
 /* Computes the first of `count` rows of n gradients and copies it to the others, which are
-** alike. */
+** equal. */
 static void reduce_repeat_cols(const struct byte_gradient *s, char *dx, int64_t count, int64_t n)
 {
   for (int64_t j = 0; j < n; j += PART) {

@@ -16,13 +16,13 @@ struct vec_cell {
   /* Computes the gradient of pre, and replaces the gradient of c in dc by that of c0. */
   void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0,
       const void *dh, int64_t n);
-  /* Computes h again from the gates and the cell. */
+  /* Recomputes h from the gates and the cell. */
   void   (*lstm_out)(void *h, const void *gate, const void *c, int64_t n);
   /* Computes h, the activations of the gates r z n, and hn, the product inside gate n. */
   void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx,
       const void *bh, const void *h0, int64_t n);
-  /* Computes the gradients of x and hx, and replaces the gradient of h in dh by that part of h0's
-  ** that does not pass through hx. */
+  /* Computes the gradients of x and hx, and replaces the gradient of h in dh by the part of the
+  ** gradient of h0 that does not pass through hx. */
   void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn,
       const void *h0, int64_t n);
 };

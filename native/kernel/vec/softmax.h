@@ -7,7 +7,7 @@ struct svm {
   double margin;
   /* factor of the gradient */
   double scale;
-  /* the hinge loss, else its square */
+  /* whether the loss is the hinge loss, else its square */
   bool linear;
 };
 
@@ -16,14 +16,14 @@ struct vec_softmax {
 
   /* Computes the softmax of scale x, or its logarithm if `log`. y may be x. */
   void   (*soft)(void *y, const void *x, double scale, bool log, int64_t n);
-  /* Computes the softmax of scale x and returns the logarithm of its element j, with the bits of
+  /* Computes the softmax of scale x and returns the logarithm of its element j, bit for bit as
   ** `soft` with log. y may be x. */
   double (*soft_of_one)(void *y, const void *x, double scale, int64_t j, int64_t n);
   /* Computes the gradient of `soft` from its result y. */
   void   (*soft_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t n);
-  /* Computes the gradient of `soft` with log from n elements of its result y, with the bits of
+  /* Computes the gradient of `soft` with log from n elements of its result y, bit for bit as
   ** `soft_back`, for a head gradient of dy at element j and 0 elsewhere. j may be outside 0 .. n -
-  ** 1: then it is 0 for all of these elements. dx may be y. */
+  ** 1; then the head gradient is 0 at all of these elements. dx may be y. */
   void   (*log_back_of_one)(void *dx, const void *y, int64_t j, double dy, double scale, int64_t n);
   /* Computes `soft` of each column. */
   void   (*soft_cols)(void *y, const void *x, double scale, bool log, int64_t k, int64_t stride,

@@ -1,4 +1,4 @@
-/* vec.c - picks the tables of vec.h for this processor, and reads numbers of any dtype. */
+/* vec.c - selects the tables of vec.h for this processor, and reads numbers of any dtype. */
 #include "kernel/vec/vec.h"
 
 #define TABLES(isa) extern const struct vec_ops vec_ops_f32_##isa, vec_ops_f64_##isa;

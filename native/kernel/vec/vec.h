@@ -1,14 +1,13 @@
 /* vec.h - inner loops over rows that operators share: arithmetic, sums. Loops for one kind of layer
 ** are in softmax.h, norm.h, pool.h, cell.h, sampler.h and update.h.
 **
-** A table of functions per float type, compiled for each instruction set (kernel/vec/isa/vec.c) and
-** chosen once. Operands are untyped so that an operator file is written once for float32 and
-** float64: `vec_at` steps in elements. Scalars travel as double. Sums add blocks of a row in its
-** own type and the blocks in double, in an order that depends on n alone. A "column" function works
-** on n neighbouring columns of a matrix with k rows that are `stride` elements apart, at most
-** ROW_COLS of them in a call. Pointers may be equal where a comment says so; they never overlap
-** otherwise.
-*/
+** There is a table of functions per float type, compiled for each instruction set
+** (kernel/vec/isa/vec.c) and selected once. Operands are untyped so that an operator is written
+** once for float32 and float64; `vec_at` steps in elements. Scalars are passed as double. Sums add
+** blocks of a row in its own type and the blocks in double, in an order that depends on n alone. A
+** "column" function handles n neighbouring columns of a matrix with k rows, `stride` elements
+** apart, at most ROW_COLS of them per call. Pointers may be equal where a comment says so;
+** otherwise they must not overlap. */
 #pragma once
 #include "kernel/kernel.h"
 
@@ -53,7 +52,7 @@ struct vec_ops {
   void   (*gap_sign)(void *y, const void *u, const void *v, double a, int64_t n);
   /* Multiplies y by x. */
   void   (*multiply)(void *y, const void *x, int64_t n);
-  /* Computes y = max(y, 0), of NaN NaN. */
+  /* Computes y = max(y, 0); NaN stays NaN. */
   void   (*relu)(void *y, int64_t n);
   /* Computes d = u where a x + c > 0, else 0 u. */
   void   (*relu_back)(void *d, const void *u, const void *x, double a, double c, int64_t n);
@@ -61,8 +60,8 @@ struct vec_ops {
   void   (*sigmoid)(void *y, const void *x, int64_t n);
   /* Transposes x (rows, cols) to y (cols, rows). */
   void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);
-  /* Drops elements first .. first + n - 1 of a tensor, scales the others by 1 / keep and writes the
-  ** factors to `mask` unless it is NULL. y may be x. */
+  /* Applies dropout to elements first .. first + n - 1 of a tensor: drops some, multiplies the
+  ** others by 1 / keep, and writes the factors to `mask` unless it is NULL. y may be x. */
   void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first,
       int64_t n);
   /* -- sums -- */
@@ -75,7 +74,7 @@ struct vec_ops {
   double (*dot)(const void *x, const void *y, int64_t n);
   /* Returns the sum of |x - y|. */
   double (*sum_gap)(const void *x, const void *y, int64_t n);
-  /* Returns the maximum of what is not NaN, -infinity if there is no such element. */
+  /* Returns the maximum of the elements that are not NaN; -infinity if there is none. */
   double (*max)(const void *x, int64_t n);
   /* Sets out[0] to the sum of u, out[1] to the sum of u (x - mean). */
   void   (*sum_dot)(const void *u, const void *x, double mean, int64_t n, double out[2]);
@@ -122,9 +121,9 @@ static inline struct split split_at(const ty_desc *d, int axis)
   return s;
 }
 
-/* Returns element i, of any dtype: labels, lengths. */
+/* Returns element i of an operand of any dtype, such as labels or lengths. */
 double  number_at(const struct operand *a, int64_t i);
-/* Returns element i truncated and clipped to 0 .. n - 1, 0 for NaN. */
+/* Returns element i truncated and clipped to 0 .. n - 1; 0 for NaN. */
 int64_t index_at(const struct operand *a, int64_t i, int64_t n);
-/* Returns element i truncated, INT64_MIN for NaN and for what does not fit. */
+/* Returns element i truncated; INT64_MIN for NaN and for numbers out of the range of int64_t. */
 int64_t whole_at(const struct operand *a, int64_t i);

@@ -1,6 +1,5 @@
-/* tiles.c - inner loops of a convolution on tiles (kernel/conv/tiles.h), compiled where there are
-** tiles (-DTY_TILES).
-*/
+/* tiles.c - inner loops of a convolution on tiles (kernel/conv/tiles.h), compiled for processors
+** with tiles (-DTY_TILES). */
 #include <string.h>
 #ifdef __AVX512BF16__
 #include <immintrin.h>
@@ -20,7 +19,7 @@ typedef float reals __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint16_t halves __attribute__((vector_size(32), aligned(2), may_alias));
 typedef uint32_t bits __attribute__((vector_size(64), aligned(4), may_alias));
 
-enum { WORDS = TILE_CHANNELS / 2 };                   /* of a row of a tile */
+enum { WORDS = TILE_CHANNELS / 2 };                   /* words of a row of a tile */
 
 /* -- the left side ----------------------------------------------------------------------------- */
 
@@ -37,7 +36,7 @@ INLINE void round_lanes(const float *from, uint16_t *to)
 #endif
 }
 
-/* Rounds 16 numbers and the next 16, which are zeros if high is NULL. */
+/* Rounds 16 numbers from low on and 16 from high on; high NULL: zeros. */
 INLINE void round_position(const float *low, const float *high, uint16_t *to)
 {
 #ifdef __AVX512BF16__
@@ -62,7 +61,8 @@ static void tiles_pack_positions(
 
 /* -- products ---------------------------------------------------------------------------------- */
 
-/* Ends the sums of the positions of a tile for 16 filters. */
+/* Scales, adds and activates the sums of the positions of a tile for 16 filters, and writes
+** them. */
 INLINE void end_sums(const struct tiles_block *b, const float *sums, const int32_t *where,
     const int part)
 {
@@ -140,7 +140,7 @@ static void tiles_round_positions(int64_t n, const float *from, int64_t step, ui
   for (int64_t i = 0; i < n; i++) round_lanes(from + i * step, to + i * W);
 }
 
-/* Makes words of two rounded positions. */
+/* Combines two rounded positions into words, the first position in the lower halves. */
 INLINE void pair_lanes(const uint16_t *from, bits *to)
 {
   const bits a = __builtin_convertvector(*(const halves *)from, bits),
@@ -153,8 +153,9 @@ static void tiles_pair_positions(int64_t n, const uint16_t *from, uint16_t *to)
   for (int64_t i = 0; i < n; i++) pair_lanes(from + i * 2 * W, (bits *)(to + i * 2 * W));
 }
 
-/* Exchanges words of each two rows of 16 whose numbers differ in the bit n alone: the lower one
-** gets the words `first` of both, the other one `second`. All four bits transpose the rows. */
+/* Exchanges words between pairs of rows whose indices differ only in bit n: the lower row gets the
+** words `first` of both, the upper one the words `second`. Doing so for all four bits transposes
+** the 16 rows. */
 #define EXCHANGE(n, first, second) \
   UNROLL for (int i = 0; i < W; i++) { \
     if (i & (n)) continue; \

@@ -4,10 +4,9 @@
 ** With X a 6 x 6 piece of the image, g the 3 x 3 window, Y the 4 x 4 result (A. Lavin, S. Gray,
 ** Fast Algorithms for Convolutional Neural Networks, 2016, section 4):
 **   Y = A^T ((G g G^T) . (B^T X B)) A
-** The points are 0, infinity, A1, -A1, A2, -A2; 5/8 and 3/2 round to smaller errors than the
-** usual 1 and 2. Their matrices are applied to columns, then to rows, always to a vector of
-** channels.
-*/
+** The points are 0, infinity, A1, -A1, A2, -A2; 5/8 and 3/2 give smaller rounding errors than the
+** usual 1 and 2. The matrices are applied to columns, then to rows, always to a vector of
+** channels. */
 #include <string.h>
 #include "kernel/conv/winograd_isa.h"
 #include "kernel/gemm/isa/float.inc"
@@ -16,7 +15,7 @@
 #define A2  1.5f
 #define Q1  (A1 * A1)
 #define Q2  (A2 * A2)
-/* of G: 1 / product of the differences to the other points */
+/* Factors of G: 1 / product of the differences from the other points. */
 #define N0  (1 / (Q1 * Q2))
 #define N1  (1 / (2 * Q1 * (Q1 - Q2)))
 #define N2  (1 / (2 * Q2 * (Q2 - Q1)))
@@ -80,11 +79,12 @@ INLINE void filter_back_line(const V u[SIDE], V g[3]) /* G^T */
 
 /* -- input ------------------------------------------------------------------------------------- */
 
-/* Neighbouring tiles share two columns, which are transformed once. Rows that the next tiles below
-** will be the first to read are prefetched: they are too short for the hardware prefetcher. */
+/* Neighbouring tiles share two columns, which are transformed once. The rows that only the next row
+** of tiles reads are prefetched, since they are too short for the hardware prefetcher. */
 static const float zeros[COLUMNS * W];
 
-/* Reads columns; the first tile begins inside the image or at most two columns before it. */
+/* Reads and transforms columns from x on. The first tile begins inside the image or at most two
+** columns before it. */
 INLINE void input_columns(const struct winograd_run *r, int64_t x, int64_t columns,
     float out[SIDE][COLUMNS * W])
 {

@@ -1,10 +1,9 @@
-/* bytes.c - the inner loops of reductions of 8-bit integers (kernel/reduce/bytes.h), compiled once
-** per instruction set: -DISA=baseline, avx2, avx512, neon.
+/* bytes.c - inner loops of reductions of 8-bit integers (kernel/reduce/bytes.h), compiled once per
+** instruction set: -DISA=baseline, avx2, avx512, neon.
 **
-** They are written with vectors, which compile faster than loops to be vectorised; uint8 and int8
-** share them. Sums and products use lanes of 32 bits, extremes bytes. Wrapping integers give the
-** same result in any order, so every set gives the same results.
-*/
+** They use explicit vectors, which compile faster than loops to be vectorised; uint8 and int8 share
+** them. Sums and products use lanes of 32 bits, extremes bytes. Integers wrap and give the same
+** result in any order, so every instruction set gives the same results. */
 #include "base/base.h"
 #include "base/intrinsics.h"
 #include "kernel/reduce/bytes.h"
@@ -21,11 +20,11 @@
 enum {
   /* 32-bit lanes of a vector */
   LANES = WIDTH / 4,
-  /* columns summed at a time */
+  /* columns that are summed at a time */
   CHUNK = 4 * LANES,
   /* bytes of a vector for short rows and few columns */
   SHORT = 16,
-  /* most squares of differences, 255^2 each, whose sum fits in 31 bits */
+  /* most squares of differences, up to 255^2 each, whose sum fits in 31 bits */
   MOST = 32768,
   /* rows that a byte can count */
   MOST_ROWS = 256
@@ -36,7 +35,7 @@ typedef int8_t line __attribute__((vector_size(WIDTH), aligned(1), may_alias));
 typedef int8_t short_line __attribute__((vector_size(SHORT), aligned(1), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))
-/* short rows are these loops alone */
+/* these loops are all that runs for short rows */
 #ifdef __clang__
 #define BY_FOURS _Pragma("clang loop unroll_count(4)")
 #else
@@ -134,7 +133,7 @@ INLINE void sum_rows(int kind, uint32_t sign, accumulator *acc, const uint8_t *x
   }
 }
 
-/* Reduces LANES columns of at most MOST rows; results before `first` are dropped. */
+/* Reduces LANES columns of at most MOST rows; drops the results of columns before `first`. */
 INLINE void sum_lanes(int kind, uint32_t sign, accumulator *acc, const uint8_t *x,
     const uint8_t *centre, int64_t count, int64_t stride, int first)
 {
@@ -165,8 +164,8 @@ INLINE void sum_chunk(int kind, uint32_t sign, accumulator *acc, const uint8_t *
   merge_words(kind, acc + 3 * LANES, a3, 0);
 }
 
-/* Reduces at most MOST groups of LANES adjacent rows of n < CHUNK columns: after n vectors the same
-** columns come again. */
+/* Reduces at most MOST groups of LANES adjacent rows of n < CHUNK columns. A group is n vectors,
+** after which the columns repeat. */
 INLINE void sum_narrow(int kind, uint32_t sign, accumulator *acc, const uint8_t *x,
     const uint8_t *centre, int64_t groups, int64_t n)
 {
@@ -239,7 +238,7 @@ INLINE void merge_extreme(bool least, accumulator *acc, int v, int flip)
   if (least ? v < acc->i : v > acc->i) acc->i = v;
 }
 
-/* bytes n .. 15 of a short line */
+/* Shuffles that move bytes n .. 15 of a short line to its start. */
 #define FROM_8(v) \
   __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0, 0, 0, 0, 0, 0, 0)
 #define FROM_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -335,7 +334,7 @@ INLINE void extreme_cols(bool least, int flip, accumulator *acc, const uint8_t *
       merge_extreme(least, acc + j, load_one(x + i * stride + j, flip), flip);
 }
 
-/* -- places of extremes ------------------------------------------------------------------------ */
+/* -- indices of extremes ----------------------------------------------------------------------- */
 
 INLINE int64_t best_of_row(bool least, int flip, const uint8_t *x, int64_t n)
 {
@@ -429,8 +428,8 @@ static void equal_cols(uint8_t *dx, const uint8_t *x, const uint8_t *y, const ui
 
 /* -- the tables -------------------------------------------------------------------------------- */
 
-/* Functions of rows, of which short ones gain by it, are made for each type; those of columns
-** serve both. */
+/* Functions of rows are compiled for each type, which makes short rows faster; functions of columns
+** serve both types. */
 #define FUNCTION(f, CALL) \
 static void f(accumulator *acc, const void *x, const void *centre, int64_t count, int64_t stride, \
     int64_t n) \
@@ -486,11 +485,12 @@ static void best_cols(int64_t *index, const void *x, bool is_signed, bool least,
     best_of_cols(false, flip, index, x, count, stride, n);
 }
 
-/* integers have no NaN */
+/* The loops in the order of R_*; integers have no NaN. */
 #define ROW(f, type) \
   { sum##f##type, sum##f##type, abs##f##type, square##f##type, prod##f##type, prod##f##type, \
     max##f##type, min##f##type, deviation##f##type }
 const struct byte_reducer JOIN(bytes, ISA) = {
   .rows = { ROW(_rows, _u8), ROW(_rows, _i8) }, .cols = { ROW(_cols, _u8), ROW(_cols, _i8) },
-  .best_rows = best_rows, .best_cols = best_cols, .equal_rows = equal_rows, .equal_cols = equal_cols,
+  .best_rows = best_rows, .best_cols = best_cols, .equal_rows = equal_rows,
+  .equal_cols = equal_cols,
 };

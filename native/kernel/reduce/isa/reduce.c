@@ -1,9 +1,8 @@
-/* reduce.c - the inner loops of reductions (kernel/reduce/reduce.h), compiled once per
-** instruction set: -DISA=baseline, avx2, avx512, neon.
+/* reduce.c - inner loops of reductions (kernel/reduce/reduce.h), compiled once per instruction set:
+** -DISA=baseline, avx2, avx512, neon.
 **
-** reduce.inc is the family for one element type; it is included for each. Accumulators are double
-** or int64, reduced in W lanes, so that results have the same bits under every instruction set.
-*/
+** reduce.inc has the loops for one element type and is included for each. Accumulators are double
+** or int64, reduced in W lanes, so that results have the same bits with every instruction set. */
 #include "base/cast.h"
 #include "base/intrinsics.h"
 #include "kernel/reduce/reduce.h"
@@ -11,7 +10,7 @@
 enum {
   /* lanes of a row */
   W = 16,
-  /* columns of the row that several rows of a narrow matrix are read as */
+  /* most columns when several rows of a narrow matrix are read as one row */
   WIDE = 64
 };
 #ifdef __clang__
@@ -19,27 +18,27 @@ enum {
 #define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define ANY_ORDER _Pragma("GCC ivdep")
-/* lanes are a loop to be vectorised, not sixteen statements */
+/* keeps lanes a loop that is vectorised, not sixteen statements */
 #define LANES _Pragma("GCC unroll 1")
 #endif
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
-/* the name f of what is made for each element type */
+/* Appends the suffix of the element type to name f. */
 #define T_NAME(f) JOIN(f, SUFFIX)
-/* the merges of the reductions, in the order of R_* */
+/* Merge functions, in the order of R_*. */
 #define MERGES \
   { A_NAME(sum_merge), A_NAME(sum_merge), A_NAME(sum_merge), A_NAME(sum_merge), \
     A_NAME(prod_merge), A_NAME(prod_merge), A_NAME(max_merge), A_NAME(min_merge), \
     A_NAME(sum_merge) }
 
-/* Returns a / b, 0 where b is 0. */
+/* Returns a / b, wrapping; 0 if b is 0. */
 static inline int64_t divide_integers(int64_t a, int64_t b)
 {
   return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 
 /* Returns the larger number; a NaN is more extreme than any number. Two selections without a
-** branch, so that lanes become vectors. */
+** branch, so that loops over lanes are vectorised. */
 static inline double max_real(double a, double v)
 {
   double m = v > a ? v : a;
@@ -53,7 +52,7 @@ static inline double min_real(double a, double v)
 static inline int64_t max_whole(int64_t a, int64_t v) { return v > a ? v : a; }
 static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 
-/* One step of each: a takes v; c is the centre. Integer sums wrap (unsigned arithmetic). */
+/* One step of each reduction: adds v to a; c: the centre. Integers wrap (unsigned arithmetic). */
 
 #define REAL 1
 #define ACC double

@@ -1,10 +1,9 @@
-/* vec.c - the tables of kernel/vec/vec.h for one instruction set: compiled once per set with
+/* vec.c - the tables of kernel/vec/vec.h for one instruction set, compiled once per set with
 ** -DISA=name.
 **
-** Each .inc file of this folder is a family of loops in REAL, included for float and for double.
-** Sums have the same order, and the same bits, under every instruction set. exp, tanh and sigmoid
-** are those of base/vmath.h, which the compiler vectorises.
-*/
+** Each .inc file of this folder has a family of loops over REAL and is included for float and for
+** double. Sums have the same order, and the same bits, with every instruction set. exp, tanh and
+** sigmoid are those of base/vmath.h, which the compiler vectorises. */
 #include "kernel/vec/cell.h"
 #include "kernel/vec/norm.h"
 #include "kernel/vec/pool.h"
@@ -16,7 +15,7 @@
 
 enum { BLOCK_ELEMENTS = 4096 };                       /* elements summed in their own type */
 #ifdef __clang__
-/* iterations are independent */
+/* Declares that the iterations of a loop are independent. */
 #define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define ANY_ORDER _Pragma("GCC ivdep")
@@ -28,7 +27,7 @@ enum { BLOCK_ELEMENTS = 4096 };                       /* elements summed in thei
 #define LANE int32_t
 #define DTYPE TY_F32
 #define SQRT sqrtf
-/* the name f of what is made for each type */
+/* Appends the suffix of the type to name f. */
 #define T_NAME(f) f##_f32
 #define ROWS JOIN(vec_ops_f32, ISA)
 #include "kernel/vec/isa/lanes.inc"
