@@ -1,7 +1,7 @@
-/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's draw,
-** the node and i alone: word i % 4 of Philox block i / 4. So backward recomputes it, and the hidden
-** mask is written only if it is read. Along `axes` all elements share a factor. p = 1 gives NaN (0
-** times infinity).
+/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) depends only on the run's draw,
+** the node and i: it comes from word i % 4 of Philox block i / 4. So backward recomputes it, and
+** the hidden mask is written only if it is read. Along `axes` all elements share a factor. p = 1
+** gives NaN (0 times infinity).
 */
 #include "base/cast.h"
 #include "base/convert.h"
@@ -52,7 +52,7 @@ struct fall {
   const struct vec_ops *r;
   struct drop d;
   const void *x;
-  /* factor: the factors, if they are shared along axes */
+  /* factor: factors of mask_shape, where axes share them */
   void   *y, *mask, *factor;
   ty_desc shape, mask_shape;
   bool    acts;

@@ -147,8 +147,8 @@ static int grid_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* Computes y = (x + pixel) / half - 1 from shifts x, where half is (size - 1) / 2 along an axis, or,
-** if `back`, the gradient of the shifts from the head gradient x: y = x / half. */
+/* Computes y = (x + pixel) / half - 1 from shifts x, where half is (size - 1) / 2 along an axis,
+** or, if `back`, the gradient of the shifts from the head gradient x: y = x / half. */
 static void warp_grid(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
 {
   int64_t n = d->dim[2] * d->dim[3];
