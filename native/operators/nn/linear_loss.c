@@ -3,7 +3,7 @@
 **
 ** That gradient is as large as the output, and two products read it. Here it is computed in blocks,
 ** and both products read each block while it is in the cache (gemm_both). The gradient of data may
-** use the memory of the output.
+** overwrite data.
 */
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
