@@ -196,8 +196,8 @@ static void siblings_receive_leaves(struct siblings *s, int socket_fd)
   }
 }
 
-/* Reports the ranks that have ended without a report of their own. Does so only once: ranks that
-** end later are ended by the launcher. */
+/* Reports the ranks that have ended without reporting it. Does so only once: ranks that end later
+** are ended by the launcher. */
 static void siblings_report_ended(struct siblings *s, int socket_fd)
 {
   bool ended[MAX_PROCESSES];

@@ -1,7 +1,7 @@
 /* png.c - PNG through libpng.
 **
-** The library reports errors by calling a function that must not return. Ours jumps back (longjmp)
-** to where the codec was entered, which frees the library's objects.
+** The library reports errors by calling a function that must not return: on_error jumps back
+** (longjmp) to where the codec was entered, which frees the library's objects.
 */
 #include <setjmp.h>
 #include <png.h>

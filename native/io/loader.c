@@ -3,8 +3,8 @@
 ** Requested batches are in a list, in order. Each thread takes a few samples of the first batch
 ** that has any left, makes them, and stores them at their places, so results do not depend on the
 ** threads. A failure belongs to a sample; a batch reports that of its first bad sample. Threads end
-** after a while without work, and the next request starts them again, so a loop that is left early
-** leaves no threads behind.
+** after a while without work, and the next request starts them again, so no threads remain after a
+** loop that is left early.
 */
 #include <errno.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #include "base/whole_file.h"
 #include "io/source.h"
 
-/* each field of a sample has 2^DRAWS_SHIFT random numbers of its own */
+/* 2^DRAWS_SHIFT random numbers are reserved for each field of a sample */
 enum { DRAWS_SHIFT = 16 };
 
 /* -- making and freeing ------------------------------------------------------------------------ */

@@ -197,8 +197,8 @@ void stream_close(struct gz_stream *s)
   *s = (struct gz_stream){ 0 };
 }
 
-/* Reads up to `most` bytes into memory that grows with the data read, so that a damaged head cannot
-** make us allocate more. */
+/* Reads up to `most` bytes into memory that grows with the data read, so that a damaged head causes
+** no large allocation. */
 static int read_grown(struct gz_stream *s, size_t most, uint8_t **out, size_t *n)
 {
   enum { FIRST_STEP = 1 << 20 };

@@ -53,10 +53,11 @@ enum {
   OP_NAMED_INPUT = 16384,
   /* monitors number its inputs, as the reference does where it declares no names */
   OP_NUMBERED_INPUTS = 32768,
-  /* its gradient has a part of its own: backward runs, on zeros, where no head gradient comes */
+  /* its gradient has a part that does not depend on the head gradient: without one, backward runs
+  ** on zeros */
   OP_OWN_GRADIENT = 65536,
-  /* a run fails for some contents of its inputs: recorded calls do not wait with others, so that
-  ** nothing fails beside their own results */
+  /* a run fails for some contents of its inputs: recorded calls do not wait to be submitted with
+  ** others, so that only their own results fail */
   OP_MAY_FAIL = 131072,
   OP_MAY_RAISE = 262144, /* as OP_MAY_FAIL, if its mode is "raise" */
   OP_CAST = 524288,      /* input 0 in another dtype */
@@ -69,7 +70,7 @@ enum {
 enum op_control { CONTROL_NONE, CONTROL_FOREACH, CONTROL_WHILE, CONTROL_COND };
 
 /* What an operator computes in a user's own graph of attention (pass/attention.c). Sums and views
-** are told by flags. */
+** are known by their flags. */
 enum attention_role {
   ATTENTION_NONE,
   ATTENTION_PRODUCT,                                  /* of matrices; ta, tb: transposed */

@@ -10,6 +10,7 @@
 
 enum { RAISE, WRAP, CLIP };
 
+/* Returns index j moved into 0 .. n - 1 by a mode. */
 static int64_t bring_in(int64_t j, int64_t n, int mode)
 {
   if (mode == WRAP) {
@@ -156,7 +157,8 @@ static void add_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int take_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int take_back(struct call *c)
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
@@ -559,7 +561,8 @@ static int where_run(struct call *c)
   return TY_OK;
 }
 
-static int where_back(struct call *c) /* reads the head gradient, condition */
+/* Computes the gradients. in: head gradient, condition. */
+static int where_back(struct call *c)
 {
   TRY(move_zeros(c, 0));
   choose_by_condition(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);

@@ -150,7 +150,7 @@ static bool may_jump(const struct sample *s, int64_t i)
   return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
 }
 
-/* Returns whether there is a path. */
+/* Returns whether the sample has enough steps for its labels. */
 static bool has_path(const struct sample *s)
 {
   int64_t need = MAX(s->S / 2, 1);
@@ -158,6 +158,7 @@ static bool has_path(const struct sample *s)
   return need <= s->steps;
 }
 
+/* Computes a of all steps. Returns the logarithm of the probability of all paths. */
 static double sum_paths(struct sample *s)
 {
   int64_t S = s->S;

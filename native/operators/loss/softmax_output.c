@@ -140,7 +140,7 @@ static int output_examine(const struct call *c)
   return TY_OK;
 }
 
-/* Returns whether label i of sample o is ignored; sets the gradient of its classes to 0 then. */
+/* Returns whether label i of sample o is ignored; if so, sets the gradient of its classes to 0. */
 static bool clear_ignored(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
@@ -220,8 +220,9 @@ static void probability_gradient(const struct backward *b, int64_t n)
   if (b->head) b->l.r->multiply(b->dx, b->head, n);
 }
 
+/* Returns the bytes of converted labels, if these are probabilities of another dtype. */
 static size_t backward_scratch(
-    const struct call *c) /* for probabilities of another dtype, which are converted */
+    const struct call *c)
 {
   const struct output_param *p = c->param;
   const struct operand *out = &c->in[p->out_grad], *label = out + 1;
