@@ -112,8 +112,8 @@ static void check_order(ty_comm **group)
   }
 }
 
-/* Checks sums sent in shorter types, exact for small whole numbers, and in two bits, of which
-** each is a threshold. */
+/* Checks sums sent in shorter types, exact for small whole numbers, and in two bits, exact for 0
+** and plus or minus the threshold. */
 static void check_wires(ty_comm **group)
 {
   for (int wire = TY_WIRE_F16; wire <= TY_WIRE_BF16; wire++) {

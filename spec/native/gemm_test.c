@@ -1,4 +1,4 @@
-/* gemm_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU
+/* gemm_test.c - products and convolutions of random sizes against their definitions. TYCHO_CPU
 ** picks the kernels. */
 #include "random.h"
 #include "check.h"
@@ -40,8 +40,8 @@ static double find_difference(int dtype, const void *a, const void *b, int64_t n
 
 struct product { int dtype; bool ta, tb; int64_t m, n, k, lda, ldb, ldc; double alpha, beta; };
 
-/* Draws a product. Of size 2: with several blocks of columns, runs of the sum and chunks of rows,
-** for each of which B is packed once. */
+/* Draws a product. Size 2 has several blocks of columns, runs of the sum and chunks of rows; B is
+** packed once for each of them. */
 static struct product draw_product(int size)
 {
   static const int most[3][3] = { { 40, 80, 70 }, { 150, 200, 900 }, { 420, 560, 1300 } };

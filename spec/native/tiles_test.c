@@ -116,8 +116,8 @@ static int32_t *pack_panels(int64_t columns, int64_t k, const float *b, bool tur
   return panels;
 }
 
-/* m queries against n keys of a block, those from number `from` on; `rest` others follow. more:
-** sums of earlier keys are there, else y holds what is not to be read. Row 0 sees no key, row 1
+/* Tests m queries against keys from .. from + n - 1 of a block, which has `rest` more after them.
+** more: y holds sums of earlier keys, else values that must not be read. Row 0 sees no key, row 1
 ** every other one. */
 static void test_attention(
     int64_t m, int64_t n, int64_t from, int64_t rest, int64_t d, int64_t dv, bool more)

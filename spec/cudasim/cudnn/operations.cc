@@ -149,10 +149,11 @@ static const char *check_shapes(const Bag *op, const Roles &r)
   return nullptr;
 }
 
-/* one axis of the image per place of the result and tap, row by row; -1: outside */
+/* at[i * taps + t]: index on an axis of the image of tap t for position i of the result; -1:
+** outside */
 struct Axis { int64_t in, taps, out; std::vector<int64_t> at; };
 
-/* Returns axis d of three, counted from the outermost, which tensors of fewer axes lack. */
+/* Returns axis d of three. Tensors of fewer axes lack the outer ones, which have length 1. */
 static Axis make_axis(const View &x, const View &w, const View &y, const Window &k, size_t d)
 {
   size_t skip = 5 - x.n.size();

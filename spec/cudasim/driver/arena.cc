@@ -1,6 +1,7 @@
-/* arena.cc - address space of device memory, and access to it. Ranges are apart, so that an access
-** outside of one faults. While no device works the host has no access either: a host that touches
-** device memory is ended with its call stack. Addresses are used again only after all others. */
+/* arena.cc - address space of device memory, and access to it. Ranges have gaps between them, so
+** that an access outside of one faults. While no device works the host has no access either: if it
+** touches device memory, its call stack is printed and the process ends. Addresses are reused only
+** after all others. */
 #include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +46,7 @@ char *arena_take(size_t bytes)
     if (i->second >= bytes && (best == given_back.end() || i->second < best->second)) best = i;
   if (best == given_back.end()) return nullptr;
   char *p = best->first;
-  if (best->second > 2 * whole) { /* a large one serves many */
+  if (best->second > 2 * whole) { /* splits a large one */
     *best = { p + whole, best->second - whole };
     return p;
   }

@@ -135,7 +135,8 @@ static void join_meeting(Meeting *m, unsigned mask, int line)
     run_report("lanes of a warp meet at two operations, lines %d and %d", m->line, line);
 }
 
-/* Lets the lanes go on when none is missing but those that have ended. */
+/* Ends a warp operation and lets its lanes go on if all of them have arrived or ended. Returns
+** whether it did. */
 static bool end_meeting(Meeting *m, unsigned warp)
 {
   if (!m->arrived || m->mask & ~(m->arrived | ended_lanes(warp))) return false;
@@ -191,7 +192,8 @@ extern "C" void cudasim_trap(const char *what, int line)
   abort();
 }
 
-/* Runs threads one after another; those that begin on this stack need no other. */
+/* Runs threads, as the body of a fibre: after a thread's end, the next one that has not begun runs
+** on the same stack. */
 static void run_threads()
 {
   for (;;) {

@@ -2,11 +2,11 @@
 ** functions that the compiler calls are here instead of in ThreadSanitizer's library, which is not
 ** linked.
 **
-** Found are accesses outside of what is allocated, to the byte; host memory; misalignment; reads of
-** what was never written; and races: two accesses of one place in one launch, one of them a plain
-** write, by two blocks, or by two threads of a block without a barrier between them (in a warp:
-** without a warp operation). Each word of memory has marks of its last writer and its last reader,
-** or that there were several. */
+** It finds accesses outside of allocations, to the byte; accesses to host memory; misalignment;
+** reads of memory that was never written; and races: two accesses to one place in one launch, one
+** of them a plain write, by two blocks, or by two threads of a block without a barrier between them
+** (in a warp: without a warp operation). Each word of memory has marks of its last writer and its
+** last reader, which also say that there were several. */
 #include "check.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include <mutex>
 #include "run.h"
 
-/* -- what is known of a place ------------------------------------------------------------------ */
+/* -- state of memory --------------------------------------------------------------------------- */
 
 struct Mark {
   uint32_t launch, block, epoch;
@@ -28,7 +28,7 @@ struct Mark {
 struct Cell { Mark written, read; };                  /* two of a word of four bytes */
 enum State : uint8_t { NOWHERE, THERE, WRITTEN };
 
-/* Cells of a piece of memory, a state per byte; shared memory is another for each block. */
+/* Cells of a piece of memory, and the state of each byte. shared: separate for each block. */
 struct Area {
   const char *from; size_t bytes;
   Cell *cells; State *state;
@@ -37,7 +37,7 @@ struct Area {
 };
 
 static bool watching;
-/* Of a word of four bytes: the last launches that read and wrote it, and which bytes. */
+/* of a word of four bytes: the last launches that read and wrote it, and masks of the bytes */
 struct Touched { uint32_t reading, writing; uint8_t read, written; };
 static Touched *touched;                              /* of the arena, per word */
 static Moved moved;                                   /* by the launch that runs, or ran last */
@@ -76,7 +76,7 @@ static void drop_area(const Area &a)
   munmap(a.state, a.bytes + 16);
 }
 
-/* -- what is reported -------------------------------------------------------------------------- */
+/* -- notes of the host's side ------------------------------------------------------------------ */
 
 void check_arena(const char *p, size_t bytes)
 {
@@ -192,7 +192,7 @@ static void report_access(const char *what, const char *p, int n, const void *pc
 
 /* -- races ------------------------------------------------------------------------------------- */
 
-/* Returns whether a marked access came before, or is one of this thread. */
+/* Returns whether a marked access is ordered before the current one, or is of the same thread. */
 static bool is_ordered(const Mark &m, bool is_shared)
 {
   if (m.launch != now.launch) return true;

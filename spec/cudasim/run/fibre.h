@@ -1,5 +1,4 @@
-/* fibre.h - cooperative threads with stacks of their own. A fibre runs until it calls
-** fibre_switch. */
+/* fibre.h - cooperative threads, each with its stack. A fibre runs until it calls fibre_switch. */
 #pragma once
 #include <stddef.h>
 

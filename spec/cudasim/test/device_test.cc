@@ -214,7 +214,7 @@ static unsigned short half_bits(float v, bool brain)
   return (unsigned short)((u >> 16 & 0x8000) | ((u >> 23 & 255) - 112) << 10 | (u >> 13 & 0x3ff));
 }
 
-/* Whole numbers, whose sums are exact: float16 has 11 bits, bfloat16 8. */
+/* Checks products of whole numbers that fit the 8 significant bits of bfloat16: sums are exact. */
 static void test_tile_product()
 {
   for (int brain = 0; brain < 2; brain++) {
