@@ -173,8 +173,8 @@ static struct sibling *siblings_find(struct siblings *s, int pid)
   return NULL;
 }
 
-/* Adds processes that were not seen before. Checks those that were not alike again: they may not
-** have called exec yet. */
+/* Adds new processes. Checks again the known ones that were not alike, since they may not have
+** called exec at the last check. */
 static void siblings_add(struct siblings *s, const int *pid, int n)
 {
   for (int i = 0; i < n; i++) {

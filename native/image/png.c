@@ -69,6 +69,8 @@ static void read_rows(png_structp png, png_infop info, const struct pixels *to)
   png_read_end(png, NULL);
 }
 
+/* Reads the head into *out and, if `to` is not NULL, the pixels. Errors of libpng arrive by
+** longjmp. */
 static int read_png(struct file_bytes file, struct pixels *out, const struct pixels *to)
 {
   struct png_source s = { file, 0, "" };

@@ -110,6 +110,7 @@ static uint64_t mix_seed(uint64_t *state)
   return z ^ z >> 31;
 }
 
+/* Sets the order of samples, shuffled once by `seed` unless shuffle is false. */
 static int set_order(struct mnist *m, const struct options *o)
 {
   int64_t seed;

@@ -103,6 +103,7 @@ static bool value_fits(const ty_tensor *stacked, const ty_desc *d)
       !memcmp(stacked->d.dim + 1, d->dim, sizeof *d->dim * (size_t)d->ndim);
 }
 
+/* Stores field f of sample i of a batch: in the stacked array, as a number or as a tensor. */
 static int value_store(
     struct ty_loader *l, struct loader_batch *b, int64_t i, int f, const struct sample_value *v)
 {

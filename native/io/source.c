@@ -158,6 +158,7 @@ static struct sample_value label_value(const struct image_head *head)
   return v;
 }
 
+/* Runs the steps of a field on the image of p. *v points to the result, in p. */
 static int change_value(
     const struct sample_field *f, struct sample_value *v, struct rng *rng, struct picture *p)
 {

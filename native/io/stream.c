@@ -240,6 +240,7 @@ int ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
+/* Moves the unread text to the beginning of the buffer and reads more after it. */
 static int read_more(struct line_reader *l, bool *any)
 {
   if (l->begin > 0) {

@@ -271,6 +271,7 @@ static void make_levels(struct picture *p, const ty_image_step *next)
   p->has_levels = true;
 }
 
+/* Writes the image as planes, through the tables of make_levels. */
 static void put_levels(const struct picture *p, const struct pixels *now, float *out)
 {
   const uint8_t *in = now->p;

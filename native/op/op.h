@@ -41,7 +41,7 @@ enum {
   /* output 0 has space for more rows than a run fills: their number (int64_t) begins the kernel's
   ** state; only heads may be such outputs */
   OP_DYNAMIC_ROWS = 256,
-  /* the sum of its inputs: part of a pointwise program where there are few, or a formula */
+  /* the sum of its inputs, which passes may fuse (pass/fuse.c, pass/epilogue.c) */
   OP_SUM = 512,
   /* backward changes its inputs: it runs although no gradient is asked for */
   OP_FUSED_UPDATE = 1024,

@@ -86,7 +86,7 @@ static void test_threads(void)
 {
   const int64_t before = mem_bytes();
   pthread_t thread;
-  count_kept();                                       /* none is left */
+  count_kept();                                       /* takes all of them */
   void *probe = mem_new(BYTES);
   mem_free(probe);
   const bool keeps = count_kept() == 1;               /* not under a sanitizer */

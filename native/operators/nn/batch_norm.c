@@ -453,6 +453,7 @@ static void move_average(
   r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
 }
 
+/* Computes the gradients of n channels from channel c on, and updates their moving statistics. */
 static void backward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 {
   double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP] = { 0 }, dot[STRIP] = { 0 };

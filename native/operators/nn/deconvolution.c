@@ -47,6 +47,7 @@ static int64_t full_size(const struct conv *p, int i, int64_t in)
   return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
 }
 
+/* Infers the output's size on spatial axis i, `axis` of the arrays; *out: 0 if it is unknown. */
 static int infer_spatial_axis(struct infer *s, const struct conv *p, int i, int axis, int64_t *out)
 {
   ty_desc *x = &s->in[0], *y = &s->out[0];

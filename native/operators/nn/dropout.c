@@ -90,6 +90,7 @@ static void shared_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Runs a call. tmp: memory for shared factors if there is no mask. */
 static void drop_run(struct fall *f, void *tmp)
 {
   int64_t n = desc_count(&f->shape), m = desc_count(&f->mask_shape),
@@ -170,6 +171,7 @@ static void half_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Runs forward or backward of half types without shared factors. mask: NULL if unused. */
 static int half_run(struct call *c, void *mask)
 {
   struct fall f = make_fall(c, &c->in[0].d);

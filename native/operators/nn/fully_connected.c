@@ -122,6 +122,7 @@ static void read_bias(const struct operand *x, float *bias, void *part)
   dtype_convert(bias, TY_F32, rounded, TY_BF16, n);
 }
 
+/* Multiplies bfloat16 data by a weight of bfloat16 or, rounded here, float32. Sums are float32. */
 static int bfloat16_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];

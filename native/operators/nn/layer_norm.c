@@ -271,6 +271,7 @@ static size_t half_backward_scratch(const struct call *c)
   return sizeof(float) * (size_t)((5 * PARTS + 2) * l.s.k + 2 * rows_in(&l));
 }
 
+/* Computes the gradients of half types, with sums in float32. Operands as in run_backward. */
 static int run_half_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
   const int64_t k = l.s.k, n = rows_in(&l);

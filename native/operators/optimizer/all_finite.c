@@ -32,7 +32,7 @@ static int sums_shape(struct infer *s)
 
 /* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
-/* most pieces of an array, and least elements of one if there are several */
+/* maximum pieces of an array; minimum elements of a piece, if there are several */
 enum { PIECES = 64, LEAST = 4096 };
 struct pieces {
   const struct operand *x;

@@ -66,6 +66,7 @@ RUNNING(int32_t, uint64_t)
 RUNNING(int64_t, uint64_t)
 RUNNING(bool, uint64_t)
 
+/* Writes running sums of x along the axis to y, both of `dtype`. back: from the end. */
 static void run_sums(const struct call *c, int dtype, void *y, const void *x, bool back)
 {
   const ty_desc *d = &c->in[0].d;

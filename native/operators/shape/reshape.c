@@ -107,6 +107,7 @@ static int next_dim(struct infer *s, struct codes *c, int64_t code, int64_t *dim
   return TY_OK;
 }
 
+/* Reads code -4 at i: splits the next dim in two. */
 static int split_dim(struct infer *s, struct codes *c, int i)
 {
   int64_t d = 0, a, b;

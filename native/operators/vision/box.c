@@ -188,6 +188,7 @@ static void write_row(const struct suppression *k, int64_t to, int64_t from)
   r->store(vec_at(r, k->y, to * k->width + k->p->coord_start), v, 4);
 }
 
+/* Writes the boxes that remain, then rows of -1, and the index of each in `record`. */
 static void suppress_boxes(const struct suppression *k)
 {
   const struct nms_param *p = k->p;

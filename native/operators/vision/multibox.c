@@ -246,6 +246,7 @@ static void mine_negatives(struct matching *t, int64_t positives)
   for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].index] = NEGATIVE;
 }
 
+/* Writes offsets, mask and classes of all anchors of a sample; NULL: not wanted. */
 static void write_targets(const struct matching *t, void *offsets, void *mask, void *class)
 {
   const double none[4] = { 0 };

@@ -42,6 +42,7 @@ static int align_check(void *param)
   return TY_OK;
 }
 
+/* Infers the shapes. columns: numbers of a region; expected: the shape of regions in errors. */
 static int regions_shape(struct infer *s, int64_t columns, const char *expected)
 {
   const struct align_param *p = s->param;

@@ -215,7 +215,7 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
   for (int i = 0; i < 4; i++) {
     int64_t v = wish->get(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
     NAMED(power_of_two(v), "an alignment of %lld bytes", (long long)v);
-    aligned[i] = v > 16 ? 16 : (uint32_t)v;           /* no algorithm here wants more */
+    aligned[i] = v > 16 ? 16 : (uint32_t)v;           /* no algorithm here needs more */
   }
   size_t most = (size_t)wish->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
   for (size_t limit : { most, (size_t)0, most }) {

@@ -18,8 +18,8 @@ static std::set<const CUfunc_st *> &functions = *new std::set<const CUfunc_st *>
 
 bool function_lives(const CUfunc_st *f) { return functions.count(f) != 0; }
 
-/* Returns the size of an image, which comes without a length: the table of sections is last in an
-** ELF file. 0: it is none. */
+/* Returns the size of an image, which comes without a length: an ELF file ends with its table of
+** sections. 0: it is no ELF file. */
 static size_t image_bytes(const void *image)
 {
   const ElfW(Ehdr) *h = (const ElfW(Ehdr) *)image;

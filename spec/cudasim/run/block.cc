@@ -1,6 +1,7 @@
-/* block.cc - the threads of one block as fibres. A thread runs until it ends or has to wait; one
-** that ends leaves its stack to the next that has not begun, so that a kernel without barriers
-** never changes stacks. A correct kernel gives the same in any order; launch.cc chooses it. */
+/* block.cc - the threads of one block as fibres. A thread runs until it ends or has to wait. If it
+** ends, the next thread that has not begun takes its stack, so that a kernel without barriers never
+** changes stacks. launch.cc chooses the order of threads; results of a correct kernel do not depend
+** on it. */
 #include "block.h"
 #include <stdlib.h>
 #include "check.h"
@@ -155,7 +156,7 @@ extern "C" const uint64_t *cudasim_warp(unsigned mask, uint64_t value, int line)
 {
   Thread *me = this_thread();
   unsigned lane = me->me.lane, warp = me->me.warp;
-  mask &= lanes_of(warp);               /* a full mask in the last, smaller warp: those there are */
+  mask &= lanes_of(warp);               /* in the last, smaller warp a mask may be full */
   if (!(mask >> lane & 1)) cudasim_trap("a warp operation whose mask lacks the calling lane", line);
   Meeting *m = &block.meeting[warp * 32 + (unsigned)__builtin_ctz(mask)];
   join_meeting(m, mask, line);
