@@ -44,7 +44,7 @@ static void read_head(png_structp png, png_infop info, struct pixels *out)
   out->c = clear ? 4 : (color & PNG_COLOR_MASK_COLOR) ? 3 : 1;
   if (out->h * (int64_t)png_get_rowbytes(png, info) / 1040 >
       (int64_t)((struct png_source *)png_get_io_ptr(png))->file.n)
-    png_error(png, "the file is too short for its size"); /* deflate: by at most 1032 times */
+    png_error(png, "the file is too short for its size"); /* deflate shrinks 1032 times at most */
 }
 
 static void read_rows(png_structp png, png_infop info, const struct pixels *to)

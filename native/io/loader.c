@@ -334,7 +334,7 @@ int ty_loader_new(int workers, ty_loader **out)
 
 void ty_loader_free(ty_loader *l)
 {
-  if (!l || mem_kept() || sys_forked()) return;          /* its lock may be a lost thread's */
+  if (!l || mem_kept() || sys_forked()) return;          /* a lost thread may hold its lock */
   pthread_mutex_lock(&l->lock);
   l->quit = true;
   pthread_cond_broadcast(&l->work);

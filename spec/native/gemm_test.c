@@ -228,7 +228,7 @@ static void test_folding(void)
     { 28, 28, 5, 5, 0 }, { 20, 17, 3, 2, 0 }, { 4, 4, 4, 4, 0 }, { 7, 20, 5, 5, 2 },
     { 2, 40, 1, 37, 9 }, { 6, 3, 3, 7, 4 }, { 1, 1, 3, 3, 1 } };
   for (int i = 0; i < 2 * COUNT(size);
-       i++) { /* down, across: of the image, of the window; padding across, half of it down */
+       i++) { /* height, width: of the image, of the window; padding across, half of it down */
     const int64_t *s = size[i / 2], down = s[4] / 2;
     struct window w = { .dtype = i % 2 ? TY_F64 : TY_F32,
       .n = 2,

@@ -50,7 +50,7 @@ static void test_product(int type, int64_t m, int64_t n, int64_t k, bool turned,
   const bool integer = type == GEMM_U8 || type == GEMM_S8;
   void *a = make_numbers(type, m * k), *b = make_numbers(type, n * k);
   const int64_t depth = gemm_words(t, k), columns = (n + t->w - 1) / t->w * t->w;
-  /* nothing is after the last panel, so that a sanitizer sees reads there */
+  /* no memory follows the last panel, so that a sanitizer sees reads after it */
   int32_t *panels = mem_new((size_t)(columns * depth) * 4);
   float *c = mem_new((size_t)(m * n) * 4), *bias = mem_new((size_t)n * 4);
   for (int64_t i = 0; i < m * n; i++)
@@ -171,7 +171,7 @@ static void test_attention(
         const double weight = score[j] == -INFINITY ? 0 : exp(score[j] - most),
                      x = weight *
             (double)get_element(GEMM_ROUNDED, v, (from + j) * dv + c, true);
-        /* a weight's bfloat16 is off by 2^-8 of it at most */
+        /* bfloat16 is off by at most 2^-8 of the weight */
         want += x, size += fabs(x) * 0x1.02p-8;
       }
       wrong += !(fabs((double)y[i * dv + c] - want) <= size);

@@ -103,7 +103,7 @@ static void test_places(void)
   s = find_step(e, "c");
   was = *s;
   s->scratch = 256;
-  s->scratch_at = pa->offset + pa->bytes - 64; /* over what a later one reads */
+  s->scratch_at = pa->offset + pa->bytes - 64; /* over bytes that a later step reads */
   if (s->scratch_at + 256 > pb->offset && s->scratch_at < pb->offset + pb->bytes)
     expect_refusal(e, "plan: instruction 2 reads b, but its bytes hold something else");
   else

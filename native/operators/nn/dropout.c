@@ -152,7 +152,7 @@ static size_t drop_scratch(const struct call *c)
 
 static void half_body(int64_t begin, int64_t end, void *context)
 {
-  enum { STEP = 1024 };                               /* elements, in the first cache */
+  enum { STEP = 1024 };                               /* elements; buffers stay in the L1 cache */
   const struct fall *f = context;
   const int dtype = f->shape.dtype;
   const cast_fn widen = cast_between(dtype, TY_F32), narrow = cast_between(TY_F32, dtype);

@@ -13,7 +13,7 @@ static void pack_matrix(std::vector<T> *out, const Matrix &m, int64_t batch, boo
   for (int64_t j = 0; j < m.cols; j++)
     for (int64_t i = 0; i < m.rows; i++) {
       T v = (T)load_number(p, m.type, i * m.rs + j * m.cs);
-      if (tf32) {                                     /* ten bits of mantissa, halves away from 0 */
+      if (tf32) {                                     /* 10 bits of fraction, ties away from 0 */
         float f = (float)v;
         uint32_t u;
         memcpy(&u, &f, 4);

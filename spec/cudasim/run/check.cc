@@ -219,7 +219,7 @@ static void mark_access(Mark *m, const Access &a, unsigned bytes, bool is_shared
 {
   Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
     (uint8_t)bytes };
-  bool fresh = m->launch != now.launch || !(m->bytes & bytes);  /* of two bytes, the last */
+  bool fresh = m->launch != now.launch || !(m->bytes & bytes);  /* keeps the last of two bytes */
   bool other_block = !fresh && m->block != now.block;
   /* before a barrier, or in shared memory of another block */
   bool past = fresh || (other_block ? is_shared : !m->blocks && m->epoch != now.epoch);

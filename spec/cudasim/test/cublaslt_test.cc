@@ -252,7 +252,7 @@ static void test_epilogues()
   OK(t.run(x, y, z));
   got = copy_down<float>(z, m * n);
   auto sums = copy_down<float>(v, m);
-  int at_zero = 0;                                    /* where what passes is not 0 itself */
+  int at_zero = 0;                                    /* results at 0 where a gradient passes */
   for (int i = 0; i < m; i++) {
     float sum = 0;
     for (int j = 0; j < n; j++) {
