@@ -116,8 +116,10 @@ static int take_run(struct call *c)
   return TY_OK;
 }
 
-enum { COLUMNS = 64 };
+enum { COLUMNS = 64 };                                /* elements of a row in a unit of work */
 
+/* Adds rows of y to those rows low .. high - 1 of a that the indices name, `width` columns from
+** `column` on. */
 #define ADD_ROWS(T) \
 static void add_##T(const struct take_job *t, int64_t outer, int64_t column, int64_t width, \
     int64_t low, int64_t high) \
@@ -486,6 +488,7 @@ struct choice {
 #define VECTORS
 #endif
 
+/* Writes z = when & mask ? a : b, where NULL stands for zeros. */
 #define CHOOSE(C, T) \
 VECTORS \
 static void choose_##C##_##T(const struct choice *s, int64_t begin, int64_t end) \

@@ -116,6 +116,7 @@ static int64_t label_count(const struct ctc *c, int64_t n)
   return c->L;
 }
 
+/* Fails if a label is outside the alphabet. */
 static int check_labels(const struct ctc *c)
 {
   for (int64_t n = 0; n < c->N; n++)
@@ -131,6 +132,7 @@ static int check_labels(const struct ctc *c)
   return TY_OK;
 }
 
+/* Returns sample n, with its work arrays and its extended sequence. */
 static struct sample open_sample(const struct ctc *c, int64_t n)
 {
   int64_t most = state_count(c), count = label_count(c, n);

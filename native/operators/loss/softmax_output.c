@@ -170,6 +170,7 @@ void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, in
   for (int64_t i = 0; i < l->s.inner; i++) one_label(l, o, i, from, n, dx);
 }
 
+/* Returns the number by which the gradients are divided. */
 static double loss_divisor(const struct softmax_loss *l, const struct output_param *p)
 {
   int64_t labels = desc_count(&l->label->d), valid = 0;

@@ -386,8 +386,8 @@ static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
   q->dy = q->buffer;
 }
 
-/* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
 typedef void (*chunk_fn)(const struct norm_chunk *q, int64_t i, void *context);
+/* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
 static void all_chunks(const struct batch_norm *b, int64_t c, int64_t n, const struct ramp *relu,
     chunk_fn each, void *context)
 {

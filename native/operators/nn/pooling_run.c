@@ -1,6 +1,7 @@
 /* pooling_run.c - loops over planes and pieces, forward or backward. */
 #include "operators/nn/pooling.h"
 
+/* Runs a row of outputs, in pieces of at most POOL_WIDE elements. */
 static void run_row(const struct pool *p, struct pool_piece q)
 {
   int64_t inner = p->g.inner, width = p->g.a[2].out,

@@ -44,6 +44,8 @@ int64_t rnn_parameter_count(const struct rnn *n)
   return all_weights(n) + n->layers * n->directions * 2 * rnn_gate_rows(n);
 }
 
+/* Returns where the weights and biases of a layer and direction begin in the parameters, in
+** elements. */
 static struct rnn_offsets make_offsets(const struct rnn *n, int64_t layer, int64_t d)
 {
   int64_t gates = rnn_gate_rows(n), start = 0;

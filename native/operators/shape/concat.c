@@ -301,6 +301,7 @@ static const struct param cuts_params[] = {
   { 0 }
 };
 
+/* Returns the text of the outputs, valid until the thread's next call. */
 static const char *cuts_out(const void *param)
 {
   static __thread char text[16 * 128];

@@ -58,6 +58,7 @@ struct prior {
   double  half[256][2];                               /* half width and half height */
 };
 
+/* Computes half width and half height of each prior, as parts of the image's width and height. */
 static void prior_sizes(struct prior *k, int64_t h, int64_t w)
 {
   const struct prior_param *p = k->p;
@@ -268,6 +269,7 @@ static void write_targets(const struct matching *t, void *offsets, void *mask, v
   }
 }
 
+/* Sets the state of every anchor of a sample, and the object of the positive ones. */
 static void match_sample(struct matching *t)
 {
   overlap_all(t);
