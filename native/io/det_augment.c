@@ -4,6 +4,7 @@
 */
 #include "io/det_augment.h"
 
+/* numbers of a label: least of its header; least and most of an object */
 enum { LEAST_HEADER = 2, LEAST_OBJECT = 5, MOST_OBJECT = 1 << 20 };
 enum { FORCE, SHRINK, FIT };
 enum { CENTER, OVERLAP };

@@ -17,6 +17,7 @@
 #include "io/label_list.h"
 #include "io/record_file.h"
 
+/* bytes of the head of an image in a record; most threads; numbers before the objects of a label */
 enum { HEADER = 24, MOST_THREADS = 64, SIZES = 4 };
 
 struct decode_job {

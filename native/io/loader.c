@@ -13,8 +13,9 @@
 #include "base/system.h"
 #include "io/source.h"
 
+/* most threads; most samples that a thread takes at once; least chunks of a batch per thread */
 enum { MOST_WORKERS = 256, MOST_CHUNK = 16, CHUNKS_PER_WORKER = 4 };
-/* how long an idle thread waits before it ends */
+/* nanoseconds that an idle thread waits before it ends */
 #define IDLE_NS 50000000
 
 struct loader_batch {

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "base/system.h"
 
-#define MAGIC 0xced7230au
+#define MAGIC 0xced7230au                             /* first word of a record */
 enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIFT) - 1 };
 
 struct ty_record {

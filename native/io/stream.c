@@ -87,7 +87,7 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index)
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-enum { INPUT = 1 << 17 };
+enum { INPUT = 1 << 17 };                             /* bytes of the compressed buffer */
 
 static void *zlib_alloc(void *context, uInt n, uInt size) { return mem_new((size_t)n * size); }
 static void zlib_free(void *context, void *p) { mem_free(p); }

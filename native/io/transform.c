@@ -3,6 +3,7 @@
 #include "base/convert.h"
 #include "io/transform.h"
 
+/* largest side of an image; random windows that are tried before the centre */
 enum { MOST_SIDE = 1 << 20, CROP_TRIES = 10 };
 
 static const char *const STEP_NAMES[TY_STEPS] = {

@@ -16,6 +16,7 @@ struct interned {
   enum text_kind kind;
   union text_list list;
 };
+/* chains of the hash table; lists of 1, 2, 4 ... numbered ports */
 enum { CHAINS = 1024, POWERS = 32 };
 static struct {
   pthread_mutex_t lock;

@@ -10,7 +10,7 @@
 #include "op/registry.h"
 #include "pointwise/pointwise.h"
 
-enum { INPUTS = 6, PARAMS = 16 };
+enum { INPUTS = 6, PARAMS = 16 };                     /* most of an operator */
 struct user_row {
   struct op op;
   struct formula formula;

@@ -260,7 +260,7 @@ static int run_groups(struct call *c, const struct form *f)
   return code ? code : started;
 }
 
-enum { NORM_PARTS = 64 };
+enum { NORM_PARTS = 64 };                             /* most parts of an array */
 struct norm_sums { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
 
 static void norm_part(int64_t begin, int64_t end, void *context)

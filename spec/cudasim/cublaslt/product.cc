@@ -14,7 +14,7 @@ enum { GOOD = CUBLAS_STATUS_SUCCESS, INVALID = CUBLAS_STATUS_INVALID_VALUE,
 struct cublasLtContext { int device; };
 /* what an algorithm's 64 bytes hold */
 struct Algorithm { uint64_t mark, product, workspace; uint32_t aligned[4]; uint64_t way; };
-static const uint64_t MARK = 0x6375646173696d00;
+static const uint64_t MARK = 0x6375646173696d00;      /* "cudasim" */
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm has 64 bytes");
 
 static bool find_number(int64_t type, Number *out)
@@ -134,6 +134,7 @@ static bool whole_numbers_fit(const Product &p, const Bag *d)
       p.a.rows % 4 == 0 && p.a.cols % 4 == 0 && p.a.ld % 4 == 0 && p.b.ld % 4 == 0;
 }
 
+/* Fills in *p from descriptors. Returns GOOD, INVALID, or LACKS for what the library cannot do. */
 static int make_product(
     const Bag *d, const Bag *a, const Bag *b, const Bag *c, const Bag *o, Product *p)
 {

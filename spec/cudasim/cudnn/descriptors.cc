@@ -200,6 +200,7 @@ static bool lacks_engines(const Bag *graph)
   return size_of(type) == 2 && !eights;
 }
 
+/* Makes to[0 .. n) the configurations of the engines; *got: their number, all of them if n is 0. */
 static cudnnStatus_t get_results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
 {
   *got = 0;

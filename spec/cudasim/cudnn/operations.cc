@@ -255,6 +255,7 @@ static void run_convolution(
 
 /* -- element by element ------------------------------------------------------------------------ */
 
+/* Computes one element. Returns false for a mode that is not implemented. */
 static bool compute_value(int mode, const Bag *how, double x, double b, double *out)
 {
   double slope = how->one<double>(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);

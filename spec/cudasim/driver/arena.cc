@@ -13,6 +13,7 @@
 #include "../run/run.h"
 #include "state.h"
 
+/* bytes of a page and of a gap; ranges up to which new ones have gaps */
 enum { PAGE = 4096, GAP = 64 << 10, APART = 8192 };
 static char *arena, *fresh;
 static size_t arena_bytes;

@@ -5,7 +5,7 @@
 #include "../run/run.h"
 #include "state.h"
 
-static const int DEFAULT_SHARED = 48 << 10;
+static const int DEFAULT_SHARED = 48 << 10;           /* bytes, unless the program raised it */
 
 #define FUNCTION(f) \
   RULE(function_lives(f), CUDA_ERROR_INVALID_HANDLE, "not a function, or its module is unloaded")

@@ -174,6 +174,7 @@ void run_host(CUhostFn f, void *data)
 
 /* -- the thread that takes over ---------------------------------------------------------------- */
 
+/* Runs pending work whenever no Op has run for 3 ms. Never returns. */
 static void take_over()
 {
   Lock lock(state.lock);

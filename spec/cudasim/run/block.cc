@@ -67,6 +67,7 @@ static void wait_turn()
 
 static bool barrier_is_full() { return block.at_barrier && block.at_barrier + block.done == block.n; }
 
+/* Ends the barrier: waiting threads go on in order, from a random one. */
 static void open_barrier()
 {
   block.barrier_result = block.barrier_sum;

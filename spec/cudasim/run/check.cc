@@ -215,6 +215,7 @@ static void compare_access(const Cell &c, const Access &a, unsigned bytes, bool 
     report_access("a race: a write of what another thread reads", a.p, a.n, a.pc);
 }
 
+/* Replaces a mark by one of this access, which notes other threads and blocks since a barrier. */
 static void mark_access(Mark *m, const Access &a, unsigned bytes, bool is_shared)
 {
   Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
@@ -284,6 +285,7 @@ static bool may_read(const char *p)
   return false;
 }
 
+/* Reports bytes that are not allocated, or read and not written. Marks bytes as written. */
 static bool is_there(const Area &area, const Access &a)
 {
   State *s = area.state + (a.p - area.from);
@@ -301,6 +303,7 @@ static bool is_there(const Area &area, const Access &a)
   return true;
 }
 
+/* Checks an access of a kernel. Accesses to its stack and to the stand-in itself are allowed. */
 static void check_access(const Access &a)
 {
   if (run_owns(a.p)) return;
