@@ -44,7 +44,7 @@ static const char help[] =
 struct options {
   int script;                                     /* index in argv; 0: none */
   int command;                                    /* index in argv of --run and its like; 0: none */
-  bool named;                                     /* --script: argv[script] is a name of ours */
+  bool named;                                     /* --script: argv[script] is a script's name */
   bool texts;                                     /* there is a -e */
   bool prompt, strict, plain;
 };

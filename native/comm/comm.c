@@ -463,6 +463,7 @@ static void comm_leave(int status, void *context)
   c->ops->close(c->world);
 }
 
+/* Starts the thread of comm_watch, with all signals blocked. */
 static int comm_begin_watch(void)
 {
   pthread_t thread;
@@ -488,6 +489,7 @@ static void comm_end_threads(void)
   comm_devices_abort();
 }
 
+/* Makes a rank's handle and takes a queue for it. w is the caller's if it fails. */
 static int comm_make_group(const struct comm_ops *ops, struct comm_world *w, ty_comm **out)
 {
   int id = 0;

@@ -42,8 +42,9 @@ struct comm_ops {
   int (*beat)(struct comm_world *w, double patience);
   void (*abort)(struct comm_world *w, int status);    /* ends all ranks' processes */
   void (*close)(struct comm_world *w);
-  /* Groups of devices have these instead of the functions above but abort and close: their library
-  ** also adds, in its own order. Part i of n belongs to local rank i % local of this process. */
+  /* Groups of devices have these instead of the functions above, except for abort and close: their
+  ** library also adds, in its own order. Part i of n belongs to local rank i % local of this
+  ** process. */
   int (*sum_arrays)(struct comm_world *w, const struct comm_part *part, int n, int dtype);
   int (*broadcast_arrays)(
       struct comm_world *w, const struct comm_part *part, int n, int dtype, int root);

@@ -31,6 +31,7 @@ static size_t process_read_file(char *text, size_t size, int pid, const char *na
   return n;
 }
 
+/* fields of /proc/PID/stat, counted from 1 (proc(5)); bytes of a buffer for it */
 enum { FIELD_STATE = 3, FIELD_START = 22, STAT = 512 };
 
 /* Returns a field of /proc/PID/stat (3 or more), with a space before it, in `text`; NULL: there is
@@ -173,8 +174,8 @@ static struct sibling *siblings_find(struct siblings *s, int pid)
   return NULL;
 }
 
-/* Adds processes that were not seen before. Checks those that were not alike again: they may not
-** have called exec yet. */
+/* Adds new processes. Checks again the known ones that were not alike, since they may not have
+** called exec at the last check. */
 static void siblings_add(struct siblings *s, const int *pid, int n)
 {
   for (int i = 0; i < n; i++) {
@@ -196,8 +197,8 @@ static void siblings_receive_leaves(struct siblings *s, int socket_fd)
   }
 }
 
-/* Reports the ranks that have ended without a report of their own. Does so only once: ranks that
-** end later are ended by the launcher. */
+/* Reports the ranks that have ended without reporting it. Does so only once: ranks that end later
+** are ended by the launcher. */
 static void siblings_report_ended(struct siblings *s, int socket_fd)
 {
   bool ended[MAX_PROCESSES];

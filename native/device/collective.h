@@ -7,7 +7,7 @@
 #pragma once
 #include "device/order.h"
 
-enum { COLLECTIVE_ID = 128 };
+enum { COLLECTIVE_ID = 128 };                         /* bytes, as of an ncclUniqueId */
 struct collective;                                    /* a group, as this process sees it */
 /* n elements on one member of this process (counted from 0); `from` may be `to`. */
 struct collective_part { const void *from; void *to; int64_t n; int member; };

@@ -63,7 +63,7 @@ static bool queue_await_on_device(struct queue *q, struct ticket t)
   int64_t until = profile_now() + SPIN_NS;
   while (LOAD(other->started) < t.seq && profile_now() < until) sched_yield();
   if (LOAD(other->started) < t.seq) {
-    queue_finish(q); /* the other queue may be waiting for one of ours */
+    queue_finish(q); /* the other queue may be waiting for a task of q */
     pthread_mutex_lock(&other->lock);
     __atomic_add_fetch(&other->watching, 1, __ATOMIC_SEQ_CST);
     while (LOAD(other->started) < t.seq && !LOAD(queue_closing))
@@ -88,7 +88,7 @@ static void queue_wait_others(struct queue *q, struct slot *s)
       s->awaits = true;
       continue;
     }
-    queue_finish(q); /* the other queue may be waiting for one of ours */
+    queue_finish(q); /* the other queue may be waiting for a task of q */
     int64_t from = profile_is_on(TY_PROFILE_SYMBOLIC) ? profile_now() : 0;
     ticket_wait(t);
     if (from) profile_wait(q->device, t.device, from);
@@ -192,7 +192,7 @@ static int queue_get(int device, struct queue **out)
   return code;
 }
 
-/* Lets each queue finish its current task only. Runs at exit, or when the library is unloaded. */
+/* Lets each queue finish only its current task. Runs at exit, or when the library is unloaded. */
 __attribute__((destructor)) static void queue_close_all(void)
 {
   STORE(queue_closing, 1);

@@ -1,4 +1,4 @@
-/* queue.h - functions that files of device/ share and nobody else calls. */
+/* queue.h - functions that only files of device/ call. */
 #pragma once
 #include "device/order.h"
 

@@ -2,7 +2,7 @@
 ** channels. */
 #include "image/codec.h"
 
-enum { MOST_PIXELS = 1 << 30 };
+enum { MOST_PIXELS = 1 << 30 };                       /* of an image */
 
 static int find_codec(struct file_bytes file, struct pixels *out)
 {

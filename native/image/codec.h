@@ -2,8 +2,8 @@
 ** alpha], or grey.
 **
 ** Files that end early, have a wrong size in their header or damaged pixels fail with TY_EFORMAT. A
-** header alone cannot make us allocate much more memory than the file has. Of 16-bit samples the
-** high byte is used; orientation tags are ignored; CMYK is converted to RGB.
+** header alone cannot cause allocation of much more memory than the file has. 16-bit samples are
+** reduced to their high byte; orientation tags are ignored; CMYK is converted to RGB.
 **
 ** Order of calls: image_measure fills in the size, the caller allocates out->p, image_decode fills
 ** it.

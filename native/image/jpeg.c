@@ -1,6 +1,6 @@
 /* jpeg.c - JPEG through libjpeg-turbo.
 **
-** The library reports fatal errors by calling a function that must not return. Ours jumps back
+** The library reports fatal errors by calling a function that must not return: on_error jumps back
 ** (longjmp) to where the codec was entered, which frees the library's objects. Warnings of missing
 ** or wrong pixels are treated as fatal.
 */

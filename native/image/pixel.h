@@ -126,7 +126,8 @@ TY_DEVICE_FN float random_between(uint32_t word, double low, double high)
   return (float)(low + (high - low) * unit_f32(word));
 }
 
-TY_DEVICE_FN float random_normal(struct philox p) /* Box and Muller */
+/* Returns a normal number from two random words (Box and Muller). */
+TY_DEVICE_FN float random_normal(struct philox p)
 {
   double radius = sqrt(-2 * log1p(-(double)unit_f32(p.w[0])));
   return (float)(radius * cos(6.283185307179586 * unit_f32(p.w[1])));

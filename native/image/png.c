@@ -1,7 +1,7 @@
 /* png.c - PNG through libpng.
 **
-** The library reports errors by calling a function that must not return. Ours jumps back (longjmp)
-** to where the codec was entered, which frees the library's objects.
+** The library reports errors by calling a function that must not return: on_error jumps back
+** (longjmp) to where the codec was entered, which frees the library's objects.
 */
 #include <setjmp.h>
 #include <png.h>
@@ -44,7 +44,7 @@ static void read_head(png_structp png, png_infop info, struct pixels *out)
   out->c = clear ? 4 : (color & PNG_COLOR_MASK_COLOR) ? 3 : 1;
   if (out->h * (int64_t)png_get_rowbytes(png, info) / 1040 >
       (int64_t)((struct png_source *)png_get_io_ptr(png))->file.n)
-    png_error(png, "the file is too short for its size"); /* deflate: by at most 1032 times */
+    png_error(png, "the file is too short for its size"); /* deflate shrinks 1032 times at most */
 }
 
 static void read_rows(png_structp png, png_infop info, const struct pixels *to)
@@ -69,6 +69,8 @@ static void read_rows(png_structp png, png_infop info, const struct pixels *to)
   png_read_end(png, NULL);
 }
 
+/* Reads the head into *out and, if `to` is not NULL, the pixels. Errors of libpng arrive by
+** longjmp. */
 static int read_png(struct file_bytes file, struct pixels *out, const struct pixels *to)
 {
   struct png_source s = { file, 0, "" };

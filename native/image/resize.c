@@ -43,6 +43,7 @@ int resize_rule(const struct pixels *to, const struct pixels *from, int how)
 }
 static bool is_fixed(int how, int dtype) { return dtype == TY_U8 && how != AREA; }
 
+/* Computes the taps of all `to` positions of an axis. inside: see taps_at. */
 static void fill_taps(struct resize_taps *t, int how, int64_t from, int64_t to, bool inside)
 {
   double scale = tap_scale(from, to);

@@ -75,7 +75,8 @@ static int pixel_at(const struct pixels *from, int64_t y, int64_t x, int64_t k, 
   return inside ? ((const uint8_t *)from->p)[(y * from->w + x) * from->c + k] : fill;
 }
 
-static int64_t to_fixed(double v) /* in 1/32; beyond 2^40 nothing is inside any image */
+/* Returns v in units of 1/32, clamped where nothing is inside any image. */
+static int64_t to_fixed(double v)
 {
   return (int64_t)floor(MIN(MAX(v, -0x1p40), 0x1p40) * 32 + 0.5);
 }
@@ -114,7 +115,7 @@ static void mix_taps(
   }
 }
 
-/* Does the same linearly with the nearest four pixels, in integers. */
+/* Sets a pixel to the bilinear mean of the nearest four, computed in integers. */
 static void mix_four(
     uint8_t *out, const struct pixels *from, int64_t px, int64_t py, uint8_t fill)
 {

@@ -168,6 +168,7 @@ static int warp_image(struct workspace *s, const struct augment *a, struct rng *
   return TY_OK;
 }
 
+/* Crops to h x w: at a random place (rand_crop) or in the centre. */
 static int cut_window(
     struct workspace *s, const struct augment *a, struct rng *c, int64_t h, int64_t w)
 {
@@ -224,6 +225,7 @@ static bool draws_windows(const struct augment *a)
   return a->random_resized_crop && (a->max_random_area != 1 || a->min_random_area != 1 || turns);
 }
 
+/* Crops as the options say and resizes to the size of a sample. */
 static int take_window(struct workspace *s, const struct augment *a, struct rng *c)
 {
   bool found = false;
@@ -240,6 +242,7 @@ static int take_window(struct workspace *s, const struct augment *a, struct rng 
 
 /* -- colours ----------------------------------------------------------------------------------- */
 
+/* Changes brightness, contrast and saturation by random factors, in random order. */
 static void jitter_colors(struct workspace *s, const struct augment *a, struct rng *c)
 {
   const double part[3] = { a->brightness, a->contrast, a->saturation };
@@ -285,6 +288,7 @@ static void augment_colors(struct workspace *s, const struct augment *a, struct 
 
 /* -- out --------------------------------------------------------------------------------------- */
 
+/* Draws contrast and illumination. Returns factor and offset per channel; int8 has offsets only. */
 static struct levels make_levels(const struct augment *a, struct rng *c)
 {
   struct levels l = { .mean = a->mean_img };

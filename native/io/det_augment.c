@@ -1,9 +1,10 @@
-/* det_augment.c - the changes of an image with boxes, in this order: decode, shorter side to
+/* det_augment.c - the augmentation of an image with boxes, in this order: decode, shorter side to
 ** `resize`, hue lightness saturation, contrast, mirror image, border, window, size; then mean,
-** scale, deviation. Each of them happens with a probability of its own.
+** scale, deviation. Each random step has its own probability.
 */
 #include "io/det_augment.h"
 
+/* numbers of a label: least of its header; least and most of an object */
 enum { LEAST_HEADER = 2, LEAST_OBJECT = 5, MOST_OBJECT = 1 << 20 };
 enum { FORCE, SHRINK, FIT };
 enum { CENTER, OVERLAP };
@@ -215,8 +216,8 @@ static bool box_stays(const struct det_augment *a, struct det_box b, struct det_
   return x >= window.x && x < window.x + window.w && y >= window.y && y < window.y + window.h;
 }
 
-/* Moves the objects that remain in the window to the front, as fractions of it. Returns how
-** many. */
+/* Moves the objects that remain in the window to the front, as fractions of it. Returns their
+** number. */
 static int64_t keep_objects(const struct det_augment *a, struct objects all, struct det_box window)
 {
   int64_t kept = 0;
@@ -296,7 +297,7 @@ static int add_border(
   return TY_OK;
 }
 
-/* Draws a window, as fractions of an image. image: its width / height. */
+/* Draws a window, as fractions of an image. image: width / height of the image. */
 static struct det_box random_window(const struct window_sampler *s, struct rng *c, double image)
 {
   double scale = MAX(rng_between(c, s->scale[0], s->scale[1]), 1e-6);

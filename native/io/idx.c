@@ -58,8 +58,8 @@ static int skip_bytes(struct gz_stream *s, int64_t bytes)
   return TY_OK;
 }
 
-/* Reads items [from, to) of `bytes` bytes each, step by step, so that a damaged head cannot make us
-** allocate memory. */
+/* Reads items [from, to) of `bytes` bytes each, step by step, so that a damaged head causes no
+** large allocation. */
 static int read_part(struct gz_stream *s, int64_t from, int64_t to, int64_t bytes, uint8_t **out)
 {
   size_t total = (size_t)((to - from) * bytes), done = 0;
@@ -101,7 +101,8 @@ static int read_files(
   return TY_OK;
 }
 
-static uint64_t mix_seed(uint64_t *state) /* splitmix64 */
+/* Returns the next number of splitmix64. */
+static uint64_t mix_seed(uint64_t *state)
 {
   uint64_t z = *state += 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -109,6 +110,7 @@ static uint64_t mix_seed(uint64_t *state) /* splitmix64 */
   return z ^ z >> 31;
 }
 
+/* Sets the order of samples, shuffled once by `seed` unless shuffle is false. */
 static int set_order(struct mnist *m, const struct options *o)
 {
   int64_t seed;

@@ -17,6 +17,7 @@
 #include "io/label_list.h"
 #include "io/record_file.h"
 
+/* bytes of the head of an image in a record; most threads; numbers before the objects of a label */
 enum { HEADER = 24, MOST_THREADS = 64, SIZES = 4 };
 
 struct decode_job {
@@ -90,6 +91,7 @@ static int by_offset(const void *a, const void *b)
   return (x > y) - (x < y);
 }
 
+/* Reads the offsets of this part's records from an index of lines "key TAB offset". */
 static int read_index(struct image_record *r, const char *path, int64_t parts, int64_t index)
 {
   struct line_reader l = { 0 };
@@ -218,6 +220,7 @@ static int make_sample(const struct image_record *r, struct worker *w, const str
   return augment_run(&r->augment, file, &rng, &w->workspace, j->data);
 }
 
+/* Runs a job. If it fails, names the record in the failure, which the job owns. */
 static int run_job(const struct image_record *r, struct worker *w, struct decode_job *j)
 {
   int code = make_sample(r, w, j);
@@ -275,6 +278,7 @@ static bool next_offset(struct image_record *r, int64_t *at, int *code)
   return true;
 }
 
+/* Makes jobs for the next records while the ring has room. Not under the lock. */
 static void hand_out(struct image_record *r)
 {
   int64_t at;
@@ -315,6 +319,7 @@ static int next_image(struct reader *reader, void *data, float *label, bool *mor
   return TY_OK;
 }
 
+/* Shuffles the order of the records by seed and epoch. */
 static void mix_seed(struct image_record *r)
 {
   struct rng c = { r->seed, (uint64_t)r->base.epoch, 0, 0 };

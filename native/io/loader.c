@@ -3,8 +3,8 @@
 ** Requested batches are in a list, in order. Each thread takes a few samples of the first batch
 ** that has any left, makes them, and stores them at their places, so results do not depend on the
 ** threads. A failure belongs to a sample; a batch reports that of its first bad sample. Threads end
-** after a while without work, and the next request starts them again, so a loop that is left early
-** leaves no threads behind.
+** after a while without work, and the next request starts them again, so no threads remain after a
+** loop that is left early.
 */
 #include <errno.h>
 #include <pthread.h>
@@ -13,8 +13,9 @@
 #include "base/system.h"
 #include "io/source.h"
 
+/* most threads; most samples that a thread takes at once; least chunks of a batch per thread */
 enum { MOST_WORKERS = 256, MOST_CHUNK = 16, CHUNKS_PER_WORKER = 4 };
-/* how long an idle thread waits before it ends */
+/* nanoseconds that an idle thread waits before it ends */
 #define IDLE_NS 50000000
 
 struct loader_batch {
@@ -103,6 +104,7 @@ static bool value_fits(const ty_tensor *stacked, const ty_desc *d)
       !memcmp(stacked->d.dim + 1, d->dim, sizeof *d->dim * (size_t)d->ndim);
 }
 
+/* Stores field f of sample i of a batch: in the stacked array, as a number or as a tensor. */
 static int value_store(
     struct ty_loader *l, struct loader_batch *b, int64_t i, int f, const struct sample_value *v)
 {
@@ -333,7 +335,7 @@ int ty_loader_new(int workers, ty_loader **out)
 
 void ty_loader_free(ty_loader *l)
 {
-  if (!l || mem_kept() || sys_forked()) return;          /* its lock may be a lost thread's */
+  if (!l || mem_kept() || sys_forked()) return;          /* a lost thread may hold its lock */
   pthread_mutex_lock(&l->lock);
   l->quit = true;
   pthread_cond_broadcast(&l->work);

@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "base/system.h"
 
-#define MAGIC 0xced7230au
+#define MAGIC 0xced7230au                             /* first word of a record */
 enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIFT) - 1 };
 
 struct ty_record {
@@ -94,7 +94,7 @@ static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
 static int read_payload(ty_record *r, size_t at, size_t bytes)
 {
   size_t padded = align_up(bytes, 4), got = 0;
-  while (got < padded) { /* step by step: a damaged length cannot make us allocate memory */
+  while (got < padded) { /* step by step: a damaged length causes no large allocation */
     size_t step = MIN(padded - got, (size_t)1 << 24);
     TRY(reserve_bytes(r, at + got + step));
     if (fread(r->buffer + at + got, 1, step, r->file) != step)

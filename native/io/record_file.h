@@ -3,7 +3,7 @@
 #pragma once
 #include "io/workspace.h"
 
-#define RECORD_MAGIC 0xced7230au
+#define RECORD_MAGIC 0xced7230au                      /* first word of a record */
 enum { RECORD_WHOLE, RECORD_FIRST, RECORD_MIDDLE, RECORD_LAST, RECORD_HEAD = 8 };
 
 struct record_file { char *path; int fd; int64_t size; };

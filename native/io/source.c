@@ -2,7 +2,7 @@
 #include "base/whole_file.h"
 #include "io/source.h"
 
-/* each field of a sample has 2^DRAWS_SHIFT random numbers of its own */
+/* 2^DRAWS_SHIFT random numbers are reserved for each field of a sample */
 enum { DRAWS_SHIFT = 16 };
 
 /* -- making and freeing ------------------------------------------------------------------------ */
@@ -158,6 +158,7 @@ static struct sample_value label_value(const struct image_head *head)
   return v;
 }
 
+/* Runs the steps of a field on the image of p. *v points to the result, in p. */
 static int change_value(
     const struct sample_field *f, struct sample_value *v, struct rng *rng, struct picture *p)
 {

@@ -4,7 +4,7 @@
 #include "io/record_file.h"
 #include "io/transform.h"
 
-enum { MOST_FIELDS = 16 };
+enum { MOST_FIELDS = 16 };                            /* of a sample */
 
 /* ROWS of an array, image FILES, IMAGES in records and their LABELS, arrays GIVEN with each
 ** batch. */

@@ -87,7 +87,7 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index)
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-enum { INPUT = 1 << 17 };
+enum { INPUT = 1 << 17 };                             /* bytes of the compressed buffer */
 
 static void *zlib_alloc(void *context, uInt n, uInt size) { return mem_new((size_t)n * size); }
 static void zlib_free(void *context, void *p) { mem_free(p); }
@@ -197,8 +197,8 @@ void stream_close(struct gz_stream *s)
   *s = (struct gz_stream){ 0 };
 }
 
-/* Reads up to `most` bytes into memory that grows with the data read, so that a damaged head cannot
-** make us allocate more. */
+/* Reads up to `most` bytes into memory that grows with the data read, so that a damaged head causes
+** no large allocation. */
 static int read_grown(struct gz_stream *s, size_t most, uint8_t **out, size_t *n)
 {
   enum { FIRST_STEP = 1 << 20 };
@@ -240,6 +240,7 @@ int ty_gz_read(const char *path, int64_t skip, int64_t most, ty_tensor **out)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
+/* Moves the unread text to the beginning of the buffer and reads more after it. */
 static int read_more(struct line_reader *l, bool *any)
 {
   if (l->begin > 0) {

@@ -3,6 +3,7 @@
 #include "base/convert.h"
 #include "io/transform.h"
 
+/* largest side of an image; random windows that are tried before the centre */
 enum { MOST_SIDE = 1 << 20, CROP_TRIES = 10 };
 
 static const char *const STEP_NAMES[TY_STEPS] = {
@@ -271,6 +272,7 @@ static void make_levels(struct picture *p, const ty_image_step *next)
   p->has_levels = true;
 }
 
+/* Writes the image as planes, through the tables of make_levels. */
 static void put_levels(const struct picture *p, const struct pixels *now, float *out)
 {
   const uint8_t *in = now->p;

@@ -192,6 +192,7 @@ void workspace_shift_hls(struct workspace *s, float hue, float light, float satu
 
 /* -- the numbers of a sample ------------------------------------------------------------------- */
 
+/* Writes planes of factor x (pixel - mean image) + offset. */
 static void put_floats(const struct pixels *now, const struct levels *l, bool mirror, float *out)
 {
   float table[256];

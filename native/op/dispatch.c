@@ -369,6 +369,8 @@ static void *find_copy(const struct invoke *v, int i, const struct operand *x, c
   return p;
 }
 
+/* Copies the operands that the kernel reads to host memory, from `at` on, and waits for the
+** copies. */
 static int copy_in(struct invoke *v, char *at)
 {
   const struct call *c = &v->call;
@@ -453,6 +455,7 @@ static void end_on_host(const struct operand *y, const struct operand *x, change
   }
 }
 
+/* Runs a kernel of the CPU for another device, on copies of the operands in its staging memory. */
 static int run_on_cpu(struct invoke *v)
 {
   struct call c = v->call;

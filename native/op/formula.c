@@ -519,6 +519,8 @@ static struct pw_end find_end(const struct call *c, const ty_desc *space, int k)
   return end;
 }
 
+/* Returns the bytes for gradients that are summed after the program, and for the sum that ends
+** it. */
 static size_t measure_scratch(const struct call *c)
 {
   ty_desc space = find_space(c);

@@ -9,6 +9,8 @@ static const char *example_value(const struct param *q, char *buffer, size_t siz
   return buffer;
 }
 
+/* Allocates parameters with defaults and example values. Free them with mem_free, after a failure
+** too. */
 static int example_params(const struct op *op, void **param)
 {
   ty_attr attr[32];
@@ -34,6 +36,7 @@ static int print_row(
   return TY_OK;
 }
 
+/* Prints the forward kernel, and the backward one if there is a gradient. */
 static int print_both(const struct op *op, const void *param, struct text *out)
 {
   char name[160];

@@ -168,6 +168,8 @@ static char *assign_converted(const struct operand *real, struct operand *as_f32
   return at;
 }
 
+/* Prepares the call of rows first .. first + rows - 1. tmp: the thread's scratch, for the kernel
+** and then for converted operands. */
 static void make_block(const struct rows_pass *x, int64_t first, int64_t rows, char *tmp,
     struct running_block *b)
 {
@@ -189,6 +191,7 @@ static void make_block(const struct rows_pass *x, int64_t first, int64_t rows, c
   b->part.tmp = tmp;
 }
 
+/* Moves a call to the next block of equally many rows. */
 static void move_block(struct running_block *b)
 {
   const int nin = b->part.nin;
@@ -211,6 +214,8 @@ static void convert_part(void *to, int to_type, const void *from, int from_type,
     dtype_convert(to, to_type, from, from_type, n);
 }
 
+/* Converts to float32 the operands that have converted copies. Bit i of `read`: operand i is
+** read. */
 static void widen_operands(const struct operand *real, const struct operand *as_f32, int n,
     uint32_t read)
 {

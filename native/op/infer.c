@@ -235,7 +235,7 @@ int infer_explain(int code, int what, const char *op, const char *node, const st
   struct text t = { 0 };
   ty_failure f;
   ty_error_detail(&f);
-  if (what == INFER_TYPES && n == 1) n = 0; /* the message has its type */
+  if (what == INFER_TYPES && n == 1) n = 0; /* the message names its type */
   text_add(&t, "%s%s%s: %s", op, node ? " " : "", node ? node : "", strip_name(f.message, op));
   for (int i = 0; i < MIN(n, EXPLAINED); i++)
     text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", in[i].name,

@@ -41,7 +41,7 @@ enum {
   /* output 0 has space for more rows than a run fills: their number (int64_t) begins the kernel's
   ** state; only heads may be such outputs */
   OP_DYNAMIC_ROWS = 256,
-  /* the sum of its inputs: part of a pointwise program where there are few, or a formula */
+  /* the sum of its inputs, which passes may fuse (pass/fuse.c, pass/epilogue.c) */
   OP_SUM = 512,
   /* backward changes its inputs: it runs although no gradient is asked for */
   OP_FUSED_UPDATE = 1024,
@@ -53,10 +53,11 @@ enum {
   OP_NAMED_INPUT = 16384,
   /* monitors number its inputs, as the reference does where it declares no names */
   OP_NUMBERED_INPUTS = 32768,
-  /* its gradient has a part of its own: backward runs, on zeros, where no head gradient comes */
+  /* its gradient has a part that does not depend on the head gradient: without one, backward runs
+  ** on zeros */
   OP_OWN_GRADIENT = 65536,
-  /* a run fails for some contents of its inputs: recorded calls do not wait with others, so that
-  ** nothing fails beside their own results */
+  /* a run fails for some contents of its inputs: recorded calls do not wait to be submitted with
+  ** others, so that only their own results fail */
   OP_MAY_FAIL = 131072,
   OP_MAY_RAISE = 262144, /* as OP_MAY_FAIL, if its mode is "raise" */
   OP_CAST = 524288,      /* input 0 in another dtype */
@@ -69,7 +70,7 @@ enum {
 enum op_control { CONTROL_NONE, CONTROL_FOREACH, CONTROL_WHILE, CONTROL_COND };
 
 /* What an operator computes in a user's own graph of attention (pass/attention.c). Sums and views
-** are told by flags. */
+** are known by their flags. */
 enum attention_role {
   ATTENTION_NONE,
   ATTENTION_PRODUCT,                                  /* of matrices; ta, tb: transposed */

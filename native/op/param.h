@@ -10,7 +10,7 @@ struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
 #define NONE INT64_MIN                                /* None, in P_INT and entries of lists */
 /* number of inputs, all of which are passed */
 #define INPUTS_RANGE "[1,1000000]"
-#define PORTS_RANGE "[1,65536]"                       /* number of ports that a count alone makes */
+#define PORTS_RANGE "[1,65536]"                       /* ports that a parameter counts */
 #define SIZES_RANGE "[-2147483648,2147483647]"        /* sizes that are multiplied with others */
 
 /* Types of parameters: type of the field, and its value for None (if `none` allows that). */

@@ -16,6 +16,7 @@ struct interned {
   enum text_kind kind;
   union text_list list;
 };
+/* chains of the hash table; lists of 1, 2, 4 ... numbered ports */
 enum { CHAINS = 1024, POWERS = 32 };
 static struct {
   pthread_mutex_t lock;
@@ -163,6 +164,7 @@ static int add_list(struct interned **chain, const char *text, enum text_kind ki
   return TY_OK;
 }
 
+/* Gets the parsed list of a text, which is kept for the life of the process. */
 static int get_list(const char *text, enum text_kind kind, const union text_list **out)
 {
   struct interned **chain = &all.chain[(name_hash(text) + kind) % CHAINS];
@@ -319,6 +321,8 @@ static int count_ports(
   return n >= 0 ? MAX(n - (list->n - 1), 0) : read_count(op, param, list->port[i].count);
 }
 
+/* Lists the ports of a text, with counted ones expanded. n: see count_ports. *out belongs to `a`
+** or to the process. */
 static int list_ports(const struct op *op, const void *param, const struct port_list *list, int n,
     struct arena *a, const struct port **out, int *count)
 {

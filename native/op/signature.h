@@ -53,7 +53,7 @@ int op_parse_texts(const struct op *op);
 struct read_walk {
   const struct reads *reads;
   int nin, nout, i, next;
-  int operand;                                        /* place among all operands */
+  int operand;                                        /* index among all operands */
   int k;                                              /* which head gradient, input or output */
   char kind;                                          /* READ_* */
   bool changed;

@@ -10,7 +10,7 @@
 #include "op/registry.h"
 #include "pointwise/pointwise.h"
 
-enum { INPUTS = 6, PARAMS = 16 };
+enum { INPUTS = 6, PARAMS = 16 };                     /* most of an operator */
 struct user_row {
   struct op op;
   struct formula formula;
@@ -172,6 +172,7 @@ static int shape_broadcast(struct infer *s)
   return shape_is(s, &s->out[0], ndim, dim);
 }
 
+/* Fills in an operator from the texts of its definition, which are copied. */
 static int fill_op(struct user_row *r, const char *name, const char *args, const char *params,
     const char *formula, const char *const *grad, const char *doc)
 {
@@ -195,6 +196,7 @@ static int fill_op(struct user_row *r, const char *name, const char *args, const
   return TY_OK;
 }
 
+/* Makes r->text: all fields of the definition, separated by tabs. */
 static int define_text(struct user_row *r, const char *params)
 {
   struct text t = { 0 };

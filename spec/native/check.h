@@ -1,5 +1,5 @@
-/* check.h - the few words of a C test: CHECK counts, RUN counts a call that must succeed,
-** check_end prints the counts, trials says how many random cases to try. */
+/* check.h - macros and functions of the C tests: CHECK counts a condition, RUN a call that must
+** succeed, check_end prints the counts, count_trials scales the number of random cases. */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>

@@ -55,7 +55,7 @@ static double whether_rank_3(int64_t i) { return make_element(3, i) != 0; }
 
 static void check_sums(ty_comm **group)
 {
-  /* shorter than the ranks, odd, across a part's unit, across a block of 8 MB */
+  /* fewer than the ranks, odd, longer than a part's unit, longer than a block of 8 MB */
   static const int64_t sizes[] = { 1, 3, 63, 1000, 70001, (2 << 20) + 77 };
   for (int t = 0; t < COUNT(types); t++)
     for (int s = 0; s < COUNT(sizes) - (types[t] != TY_F32); s++) {
@@ -112,8 +112,8 @@ static void check_order(ty_comm **group)
   }
 }
 
-/* Checks sums sent in shorter types, exact for small whole numbers, and in two bits, of which
-** each is a threshold. */
+/* Checks sums sent in shorter types, exact for small whole numbers, and in two bits, exact for 0
+** and plus or minus the threshold. */
 static void check_wires(ty_comm **group)
 {
   for (int wire = TY_WIRE_F16; wire <= TY_WIRE_BF16; wire++) {
@@ -261,7 +261,7 @@ static void check_refused_calls(ty_comm *c)
   expect_refusal(ty_comm_open("threads", 17, none), TY_EVALUE,
       "a group of 17 ranks in one process: 1 to 16");
   expect_refusal(ty_comm_open("threads", 16, none), TY_EDEVICE, "a process has at most 16 ranks");
-  RUN(ty_comm_open("threads", 16 - RANKS, none)); /* those of the refused group are free again */
+  RUN(ty_comm_open("threads", 16 - RANKS, none)); /* the refused group holds no ranks */
   for (int i = 0; i < 16 - RANKS; i++) ty_comm_free(none[i]);
 }
 

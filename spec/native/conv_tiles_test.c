@@ -36,7 +36,7 @@ static float *move_images(int64_t n, int64_t channels, int64_t space, float *pla
   return blocks;
 }
 
-/* Replaces numbers by the nearest ones of bfloat16. */
+/* Makes n random numbers that bfloat16 holds exactly. Free it with mem_free. */
 static float *make_rounded(int64_t n)
 {
   float *p = make_floats(n);
@@ -100,7 +100,8 @@ static struct operand weight_operand(struct images *m)
   return (struct operand){ .p = m->w };
 }
 
-/* Forward, with every part of its end, from blocks or from a plain array. */
+/* Returns how many results of forward are wrong, from images in blocks or in a plain array. ends:
+** with scale, bias, sum and relu. */
 static int64_t try_forward(const struct window *w, struct images *m, bool blocks, bool ends)
 {
   const int64_t space = window_out(w);
@@ -193,7 +194,7 @@ static void test_window(const struct window *w)
   free_images(&m);
 }
 
-/* Sets the output of a window; false: it does not fit into the image. */
+/* Sets the output lengths of a window. Returns false if it does not fit into the image. */
 static bool fit_window(struct window *w)
 {
   for (int a = 0; a < 3; a++) {
@@ -225,7 +226,7 @@ static void test_random(void)
   if (fit_window(&w)) test_window(&w);
 }
 
-/* One tap, by steps of one: positions of all images are one row. */
+/* Tests a window of one tap and stride 1: the positions of all images form one row. */
 static void test_flat(int64_t n, int64_t positions, int64_t channels, int64_t filters)
 {
   struct window w = make_window(n, channels, filters);

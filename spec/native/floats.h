@@ -19,6 +19,7 @@ static inline ty_tensor *new_floats(int device, int64_t n, float value)
   return t;
 }
 
+/* Returns the first number of a tensor of at most 64. */
 static inline float read_first(ty_tensor *t)
 {
   float x[64] = { NAN };

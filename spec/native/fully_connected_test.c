@@ -1,5 +1,5 @@
-/* fully_connected_test.c - the shape of a C program: 2a + b built, bound, run forward and
-** backward through tycho.h alone. */
+/* fully_connected_test.c - a minimal C program: builds 2a + b, binds it and runs it forward and
+** backward, through tycho.h alone. */
 #include "check.h"
 
 static ty_tensor *make_pair(float x, float y)

@@ -1,4 +1,4 @@
-/* gemm_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU
+/* gemm_test.c - products and convolutions of random sizes against their definitions. TYCHO_CPU
 ** picks the kernels. */
 #include "random.h"
 #include "check.h"
@@ -40,8 +40,8 @@ static double find_difference(int dtype, const void *a, const void *b, int64_t n
 
 struct product { int dtype; bool ta, tb; int64_t m, n, k, lda, ldb, ldc; double alpha, beta; };
 
-/* Draws a product. Of size 2: with several blocks of columns, runs of the sum and chunks of rows,
-** for each of which B is packed once. */
+/* Draws a product. Size 2 has several blocks of columns, runs of the sum and chunks of rows; B is
+** packed once for each of them. */
 static struct product draw_product(int size)
 {
   static const int most[3][3] = { { 40, 80, 70 }, { 150, 200, 900 }, { 420, 560, 1300 } };
@@ -228,7 +228,7 @@ static void test_folding(void)
     { 28, 28, 5, 5, 0 }, { 20, 17, 3, 2, 0 }, { 4, 4, 4, 4, 0 }, { 7, 20, 5, 5, 2 },
     { 2, 40, 1, 37, 9 }, { 6, 3, 3, 7, 4 }, { 1, 1, 3, 3, 1 } };
   for (int i = 0; i < 2 * COUNT(size);
-       i++) { /* down, across: of the image, of the window; padding across, half of it down */
+       i++) { /* height, width: of the image, of the window; padding across, half of it down */
     const int64_t *s = size[i / 2], down = s[4] / 2;
     struct window w = { .dtype = i % 2 ? TY_F64 : TY_F32,
       .n = 2,

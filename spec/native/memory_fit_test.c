@@ -1,5 +1,5 @@
-/* memory_fit_test.c - places of values beside all the plans that there are, with and without places
-** that are kept, and what a search for them costs.
+/* memory_fit_test.c - places of values, with and without kept places: small cases against an
+** exhaustive search, and how many changes the planner makes in large ones.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -104,8 +104,8 @@ static void test_against_all_plans(void)
   }
 }
 
-/* Checks a convolution with scratch and an output in the place that a smaller network gave it,
-** which divides what is free: no plan meets the most bytes that live at once. */
+/* Checks a convolution with scratch whose output keeps the place that a smaller network gave it,
+** in the middle of the free space. No plan reaches the lower bound, and no search is made. */
 static void test_kept_output_costs_no_search(void)
 {
   const int first[] = { 0, 1, 0 }, last[] = { 1, 2, 0 };
@@ -117,7 +117,7 @@ static void test_kept_output_costs_no_search(void)
   CHECK(plan_changes() == before, "%lld changes", (long long)(plan_changes() - before));
 }
 
-/* Checks items that do not fit below a place that is kept, though their sum would. */
+/* Checks items that do not fit below a kept place, though it has room for more bytes. */
 static void test_holes_that_no_sum_fills(void)
 {
   enum { N = 8 };

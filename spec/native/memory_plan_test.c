@@ -1,8 +1,8 @@
 /* memory_plan_test.c - memory plans of random graphs, through the public interface only.
 **
-** Each graph is bound twice, with shared memory and with a place of its own for every value
-** (TY_NOSHARE). Outputs and gradients must be equal bit for bit, the verifier must agree with
-** the plan, and planned bytes must be close to the lower bound. Argument: how many graphs
+** Each graph is bound twice, with shared memory and with a separate place for every value
+** (TY_NOSHARE). Outputs and gradients must be equal bit for bit, the verifier must accept the
+** plan, and planned bytes must be close to the lower bound. Argument: the number of graphs
 ** (default 600). Prints one line of counts.
 */
 #include <stdbool.h>

@@ -125,7 +125,7 @@ static void test_product(struct product p, int how)
   mem_free(a), mem_free(b), mem_free(c), mem_free(before), mem_free(bias), mem_free(panels);
 }
 
-/* Checks that NaN stays NaN, and that what is beyond bfloat16's numbers becomes infinite. */
+/* Checks that NaN stays NaN, and that numbers beyond the range of bfloat16 become infinite. */
 static void test_special(void)
 {
   enum { M = 33, K = 40 };

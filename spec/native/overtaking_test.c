@@ -1,6 +1,6 @@
-/* overtaking_test.c - tasks that go before others: a message that goes on after one that is chosen
-** in the middle of it, and tasks of a CPU that pass one that waits for a message. What random
-** programs come to is queue_test.c's. */
+/* overtaking_test.c - tasks that overtake others: a message that is chosen between two parts of
+** another, and CPU tasks that pass one that waits for a message. queue_test.c checks the results
+** of random programs. */
 #include <pthread.h>
 #include <unistd.h>
 #include "floats.h"

@@ -1,5 +1,5 @@
-/* parts_test.c - passes that read or write parts of a program which their rows do not say. Builds
-** without TY_CHECK_PASSES only run them.
+/* parts_test.c - passes that read or write parts of a program that their table rows do not name
+** must be reported. Builds without TY_CHECK_PASSES only run them.
 */
 #include "check.h"
 #include "pass/parts.h"

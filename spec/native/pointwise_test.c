@@ -130,7 +130,8 @@ static int64_t find_element(const ty_desc *space, const ty_desc *d, int64_t i)
   return offset;
 }
 
-static ty_desc shrink_axes(ty_desc d) /* some axes to one, some leading axes away */
+/* Returns d with some axes set to 1 and some leading axes removed, at random. */
+static ty_desc shrink_axes(ty_desc d)
 {
   for (int i = 0; i < d.ndim; i++)
     if (pick_below(3) == 0) d.dim[i] = 1;
@@ -235,7 +236,8 @@ static const struct { const char *formula; float (*exact)(float); } with_numbers
   { "a * clip(-0.25 * a + 0.5, 0, 1)", falling_gate },
 };
 
-/* Compares programs of numbers, whose blocks may be long, with loops, bit by bit but for NaN. */
+/* Compares programs with numbers as operands, whose blocks may be long, with loops: equal bits,
+** except that any NaN equals any other. */
 static void test_numbers(int k, int n, bool in_place)
 {
   static float x[50001], y[50001];
@@ -272,8 +274,8 @@ static long double normcdf_long(long double x)
 {
   return 0.5L * erfcl(x * -0.70710678118654752440L);
 }
-/* most: units in the last place of float32 by which it may be off, 0: 2; flushes: 0 of float32
-** takes the place of denormal numbers */
+/* most: largest error in units in the last place of float32, 0: 2; flushes: the result may be 0
+** instead of a denormal float32 */
 static const struct { int op; long double (*exact)(long double); double most; bool flushes;
 } functions[] = {
   { PW_EXP, expl },
@@ -301,7 +303,8 @@ static double count_units(double got, long double want, int bits, int least)
   return (double)(fabsl((long double)got - want) / ldexpl(1, MAX(e, least) - bits));
 }
 
-/* Returns the number of float32 that function k should be near at x, given what it is. */
+/* Returns the value of function k at x; 0 where `got` is 0 in place of a denormal number, if the
+** function flushes. */
 static long double wanted_of(int k, float x, float got)
 {
   long double want = functions[k].exact((long double)x);

@@ -66,8 +66,9 @@ static void test_one_tensor_on_three_devices(void)
   ty_tensor_free(t);
 }
 
-/* Random programs over a few numbers: whatever the queues do, those of messages too, which take
-** some time and let others overtake, the result is that of the program run in order. */
+/* Random programs over a few numbers: in whatever order the queues run the tasks, the results are
+** those of the program run in order. Tasks of the queues of messages take some time and let others
+** overtake. */
 enum { NUMBERS = 16, DEVICES = 4, MESSAGES = 2 };
 struct step { int device, a, b, to; ty_tensor **all; };
 static int mix_numbers(void *context)
@@ -320,8 +321,8 @@ static void test_parts(void)
   ty_tensor_free(t);
 }
 
-/* Checks that a weight keeps its old value, which is good once the failure of its step is reported,
-** and that what a script changes in place does not. */
+/* Checks that a weight keeps its old value, valid as soon as the failure of its step is reported,
+** and that an array that a script changes in place does not. */
 static void test_changes_in_place(void)
 {
   ty_tensor *weight = new_floats(TY_CPU, 1, 3), *x = new_floats(TY_CPU, 1, 4),
@@ -373,11 +374,11 @@ static void test_interruption(void)
   SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
   RUN(submit_task(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   storage_wait_quiet(t->storage, 0);
-  RUN(ty_interrupt(0)); /* dealt with: what it broke has no value */
+  RUN(ty_interrupt(0)); /* handled: the result of the task has no value */
   SURE(ty_tensor_wait(t, 0) == TY_ESTATE && strstr(ty_error(), "interrupted"));
   RUN(ty_wait(-1));
   ty_tensor_free(t);
-  t = new_floats(TY_CPU, 1, 3); /* a change in place that was interrupted is none */
+  t = new_floats(TY_CPU, 1, 3); /* an interrupted change in place keeps the old value */
   RUN(submit_task(TY_CPU, stop_when_asked, NULL, &t, 1, &t, 1));
   raise(SIGINT);
   storage_wait_quiet(t->storage, 0);
@@ -437,8 +438,6 @@ static void test_late_device(void)
   ty_tensor_free(c);
 }
 
-/* -- memory ------------------------------------------------------------------------------------ */
-
 /* -- small tasks ------------------------------------------------------------------------------- */
 
 static pthread_t runner;
@@ -477,6 +476,8 @@ static void test_small_tasks(void)
   ty_tensor_free(t);
   ty_tensor_free(u);
 }
+
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static void test_pool(void)
 {
@@ -552,7 +553,8 @@ static int64_t find_kept_bytes(void)
   return s ? strtoll(s + strlen("in use, "), NULL, 10) : -1;
 }
 
-/* Blocks of other sizes at each step are kept up to what was in use at once, equal ones all. */
+/* Checks that all blocks of one size are kept, and of changing sizes no more bytes than were in
+** use at once. */
 static void test_kept_blocks(void)
 {
   enum { MANY = 16, MB = 1 << 20 };
@@ -577,7 +579,8 @@ static void test_kept_blocks(void)
   }
 }
 
-static void test_memory_limit(void) /* main sets it to 1 GB */
+/* Checks requests over the limit, which main sets to 1 GB. */
+static void test_memory_limit(void)
 {
   ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { 200 << 20 } };
   ty_tensor *big = NULL, *t[8];

@@ -1,5 +1,5 @@
-/* rewrite_test.c - the mapper, by a rewrite that drops multiplications by 1: heads, variables,
-** gradients, shapes, devices and the end of the forward part follow what a node became.
+/* rewrite_test.c - the mapper of rewrites, tested with one that drops multiplications by 1: heads,
+** variables, gradients, shapes, devices and the end of the forward part refer to the new nodes.
 */
 #include <stdlib.h>
 #include <string.h>

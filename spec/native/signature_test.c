@@ -1,5 +1,5 @@
-/* signature_test.c - the texts of operators: ports, what gradients read, outputs in place of
-** inputs; what they stand for, and those that are none.
+/* signature_test.c - texts of operators for ports, for the values that gradients read and for
+** outputs in place of inputs: the meaning of valid texts, and the refusal of others.
 */
 #include <string.h>
 #include "check.h"
@@ -14,7 +14,8 @@ static const struct param params[] = {
 };
 static const struct kernel kernels[] = { { .name = "none", .run = 0 }, { 0 } };
 
-/* "a0 a1! [b] {c}": hidden in brackets, secret in braces, ! changed, ~ overwritten */
+/* Returns ports as text, like "a0 a1! [b] {c}": hidden ones in brackets, secret ones in braces, !
+** changed, ~ overwritten. Valid until the next call. */
 static const char *print_ports(const struct port *p, int n)
 {
   static char text[512];
@@ -37,7 +38,7 @@ static void test_ports(void)
     { "a*n", "o*m", 3, 2, -1, "a0 a1 a2", "o0 o1", 2, 2 },
     { "a!*n", "o", 0, 0, -1, "", "o", 1, 1 },
     { "a*", "o", 1, 1, 4, "a0 a1 a2 a3", "o", 1, 1 },
-    /* one of several counted: with what is beside it, and where inputs are given, those */
+    /* counted ports beside others, by parameter and by the number of given inputs */
     { "a*n b! c*m", "x [y*n] {z*m}", 2, 1, -1, "a0 a1 b! c0", "x [y0] [y1] {z0}", 3, 1 },
     { "a*n b!", "o", 2, 1, 3, "a0 a1 b!", "o", 1, 1 },
     { "a*n b", "o", 0, 1, 1, "b", "o", 1, 1 },
@@ -156,7 +157,7 @@ static void test_bad_texts(void)
   const struct reads *r;
   const struct in_place *pairs;
   const struct port_list *ports;
-  for (int again = 0; again < 2; again++) { /* what is refused is not kept */
+  for (int again = 0; again < 2; again++) { /* a refused text is not kept */
     expect_refusal(
         find_reads("g0 x1", &r), "operator text 'g0 x1': expected g, i or o and a number or *");
     expect_refusal(find_reads("i", &r), "operator text 'i': expected g, i or o and a number or *");

@@ -86,7 +86,7 @@ static void test_threads(void)
 {
   const int64_t before = mem_bytes();
   pthread_t thread;
-  count_kept();                                       /* none is left */
+  count_kept();                                       /* takes all of them */
   void *probe = mem_new(BYTES);
   mem_free(probe);
   const bool keeps = count_kept() == 1;               /* not under a sanitizer */
@@ -102,7 +102,7 @@ static void test_threads(void)
   CHECK(!small_release(), "something is left");
 }
 
-/* Blocks that grow take from what is kept as much as they give. */
+/* Checks that growing a block takes as many kept blocks as it gives back. */
 static void test_growing(void)
 {
   const size_t before = mallinfo2().uordblks;
@@ -119,12 +119,12 @@ static void test_growing(void)
   CHECK((int64_t)more < BLOCKS, "%zu bytes more", more);
 }
 
-/* Aligned blocks come from the system, so none is kept. */
+/* Checks that aligned blocks, which come from the system, are not kept. */
 static void test_lines(void)
 {
   size_t before = 0;
   for (int i = 0; i < BLOCKS; i++) {
-    if (i == 2 * LARGE) before = mallinfo2().uordblks; /* the allocator has its own of each size */
+    if (i == 2 * LARGE) before = mallinfo2().uordblks; /* malloc has its caches then */
     char *p = mem_lines(BYTES + (size_t)i % LARGE);
     CHECK(p && (uintptr_t)p % ALIGN == 0 && is_zero(p, BYTES), "round %d", i);
     mem_free(p);

@@ -31,7 +31,7 @@ static void take_pieces(int member, void *context)
   }
 }
 
-/* Returns how many members had a part. */
+/* Returns how many members took part. */
 static int run_once(struct team *t, int members, int pause_ns)
 {
   struct work w = { .pause_ns = pause_ns };
@@ -63,8 +63,8 @@ static void count_call(int member, void *context)
   __atomic_add_fetch((int *)context + member, 1, __ATOMIC_RELAXED);
 }
 
-/* A thread that is interrupted between two calls serves the one that it finds, once. Calls that
-** take less than that interruption show it. */
+/* Checks that a thread that is interrupted between two calls serves only the call it finds then,
+** and once. The calls are shorter than such an interruption. */
 static void test_short_calls(void)
 {
   enum { CALLS = 200000 };
@@ -79,7 +79,7 @@ static void test_short_calls(void)
   team_free(t);
 }
 
-/* Threads that have gone to sleep are woken, and the owner waits for one that is slow. */
+/* Checks that sleeping threads are woken, and that the owner waits for a slow one. */
 static void test_sleep(void)
 {
   struct team *t = team_new(MOST);
@@ -111,7 +111,8 @@ static void add_nested(int64_t begin, int64_t end, void *context)
     __atomic_add_fetch(&misnamed, 1, __ATOMIC_RELAXED);
 }
 
-/* Loops on the calling thread as a queue's, which gives its team back, of changing size. */
+/* Checks loops of the calling thread, which acts as a queue's: it takes a team of changing size
+** and gives it back. */
 static void test_loops(void)
 {
   static int seen[10000];

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "floats.h"
 
-enum { PATIENCE = 300 };                              /* s; a dead lock ends the program */
+enum { PATIENCE = 300 };                              /* s until a deadlock ends the program */
 
 /* -- executors --------------------------------------------------------------------------------- */
 
@@ -50,10 +50,10 @@ static bool is_equal(const float *got, float scale)
   return true;
 }
 
-/* CHECK counts without locks: a thread says how often it went wrong. */
+/* CHECK counts without locks, so each thread counts its own errors here. */
 struct inference { ty_tensor *data; float scale; int wrong; };
 
-/* Binds an executor of its own again and again, each time on the same parameters. */
+/* Binds a new executor to the same parameters again and again. */
 static void *run_inference(void *context)
 {
   struct inference *own = context;

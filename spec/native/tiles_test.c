@@ -50,7 +50,7 @@ static void test_product(int type, int64_t m, int64_t n, int64_t k, bool turned,
   const bool integer = type == GEMM_U8 || type == GEMM_S8;
   void *a = make_numbers(type, m * k), *b = make_numbers(type, n * k);
   const int64_t depth = gemm_words(t, k), columns = (n + t->w - 1) / t->w * t->w;
-  /* nothing is after the last panel, so that a sanitizer sees reads there */
+  /* no memory follows the last panel, so that a sanitizer sees reads after it */
   int32_t *panels = mem_new((size_t)(columns * depth) * 4);
   float *c = mem_new((size_t)(m * n) * 4), *bias = mem_new((size_t)n * 4);
   for (int64_t i = 0; i < m * n; i++)
@@ -116,8 +116,8 @@ static int32_t *pack_panels(int64_t columns, int64_t k, const float *b, bool tur
   return panels;
 }
 
-/* m queries against n keys of a block, those from number `from` on; `rest` others follow. more:
-** sums of earlier keys are there, else y holds what is not to be read. Row 0 sees no key, row 1
+/* Tests m queries against keys from .. from + n - 1 of a block, which has `rest` more after them.
+** more: y holds sums of earlier keys, else values that must not be read. Row 0 sees no key, row 1
 ** every other one. */
 static void test_attention(
     int64_t m, int64_t n, int64_t from, int64_t rest, int64_t d, int64_t dv, bool more)
@@ -171,7 +171,7 @@ static void test_attention(
         const double weight = score[j] == -INFINITY ? 0 : exp(score[j] - most),
                      x = weight *
             (double)get_element(GEMM_ROUNDED, v, (from + j) * dv + c, true);
-        /* a weight's bfloat16 is off by 2^-8 of it at most */
+        /* bfloat16 is off by at most 2^-8 of the weight */
         want += x, size += fabs(x) * 0x1.02p-8;
       }
       wrong += !(fabs((double)y[i * dv + c] - want) <= size);

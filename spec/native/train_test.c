@@ -1,9 +1,9 @@
 /* train_test.c - a C program that trains: a graph as JSON text, weights from a file, executor,
 ** gradient steps.
 **
-** The task: decide whether a point is above the line y = x. Logistic regression must get the
-** loss down and the points right; weights go through a parameter file first, as a deployed
-** model's do.
+** The task: decide whether a point is above the line y = x. Logistic regression must reduce the
+** loss and classify the points. The weights come from a parameter file, like those of a deployed
+** model.
 */
 #include <math.h>
 #include <stdlib.h>

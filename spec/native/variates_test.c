@@ -46,7 +46,7 @@ int main(void)
   static const struct variates *const all[] = { EACH_ISA(TABLE) };
   for (int isa = 0; isa <= cpu_isa(); isa++) {
     test_formulas(all[isa], 0);
-    test_formulas(all[isa], 0xfffffff0u); /* elements carry into their second word */
+    test_formulas(all[isa], 0xfffffff0u); /* numbers of elements exceed 32 bits */
     test_places(all[0]->unit24, all[isa]->unit24);
     test_places(all[0]->unit53, all[isa]->unit53);
     test_places(all[0]->normal, all[isa]->normal);

@@ -1,5 +1,5 @@
-/* verify_test.c - the verifier of memory plans (pass/memory_verify.c) finds plans that are wrong:
-** a right one is changed by hand, place by place, and what is said of it is compared.
+/* verify_test.c - the verifier of memory plans (pass/memory_verify.c) finds wrong plans: the test
+** changes a correct one, place by place, and compares the error texts.
 */
 #include <stddef.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static void expect_refusal(ty_exec *e, const char *text)
       text);
 }
 
-/* Checks that a, which is read at the end again, shares its place with nothing until then. */
+/* Checks that a, which is read again at the end, shares its place with nothing until then. */
 static void test_places(void)
 {
   RUN(ty_graph_new(&g));
@@ -103,7 +103,7 @@ static void test_places(void)
   s = find_step(e, "c");
   was = *s;
   s->scratch = 256;
-  s->scratch_at = pa->offset + pa->bytes - 64; /* over what a later one reads */
+  s->scratch_at = pa->offset + pa->bytes - 64; /* over bytes that a later step reads */
   if (s->scratch_at + 256 > pb->offset && s->scratch_at < pb->offset + pb->bytes)
     expect_refusal(e, "plan: instruction 2 reads b, but its bytes hold something else");
   else

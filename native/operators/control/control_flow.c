@@ -94,11 +94,12 @@ static int64_t cond_input(const void *param, int body, int64_t k)
   return entry_of(body == 0 ? &p->cond_locs : body == 1 ? &p->then_locs : &p->else_locs, k);
 }
 
+/* Infers nothing: inference goes through the bodies (pass/infer.c). */
 static int nothing_known(struct infer *s)
 {
   (void)s;
   return TY_OK;
-} /* inference goes through the bodies: pass/infer.c */
+}
 
 /* -- _guard ------------------------------------------------------------------------------------ */
 
@@ -136,7 +137,7 @@ static bool any_bit(const char *p, size_t n)
   return false;
 }
 
-/* Returns whether the first element is not 0, read as what it is: a negative zero is zero. */
+/* Returns whether the first element is not 0, read in its dtype: a negative zero is zero. */
 static bool first_is_nonzero(const struct operand *a)
 {
   switch (a->d.dtype) {

@@ -10,7 +10,7 @@ struct add_n_param { int64_t num_args; };
 static const struct param params[] = {
   { "num_args", P_INT, offsetof(struct add_n_param, num_args), "1", "number of inputs", NULL, INPUTS_RANGE }, { 0 } };
 
-/* Finds the pointwise program for n operands in a compute dtype; it is made once. */
+/* Sets *out to the pointwise program for n operands in a compute dtype, made at its first use. */
 static int find_program(int dtype, int n, const struct pw_program **out)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -49,7 +49,8 @@ static int where_shape(struct infer *s)
   return shape_is(s, &s->out[0], n, dim);
 }
 
-static int where_type(struct infer *s) /* any condition */
+/* Infers the types; the condition may have any. */
+static int where_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[1], &s->in[2]));
   TRY(type_both(s, &s->in[1], &s->out[0]));

@@ -62,7 +62,8 @@ static int multi_type(struct infer *s)
   return TY_OK;
 }
 
-static int convert_all(struct call *c) /* forward, and backward: in and out have changed places */
+/* Converts inputs to outputs, forward, and gradients backward, where in and out are exchanged. */
+static int convert_all(struct call *c)
 {
   for (int i = 0; i < c->nout; i++) {
     const struct operand *in = &c->in[i], *out = &c->out[i];

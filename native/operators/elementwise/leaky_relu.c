@@ -38,7 +38,7 @@ static const struct op inner[] = {
 };
 
 static const struct leaky *leaky_of(const void *param) { return param; }
-/* Returns the place of the function in `inner`. */
+/* Returns the index of the function in `inner`. */
 static int inner_of(const void *param)
 {
   const struct leaky *p = param;
@@ -114,7 +114,7 @@ static ty_desc gamma_shape(const ty_desc *gamma, const ty_desc *data)
 
 struct inner_call { struct call c; struct operand in[4], out[2]; };
 
-/* Fills in the same call for the inner operator. */
+/* Fills in the call of the inner operator for a call of LeakyReLU. */
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
 {
   r->c = *c;

@@ -67,7 +67,7 @@ int indexed_rows_shape(struct infer *s, const ty_desc *array, const ty_desc *ind
   return shape_is(s, rows, n, dim);
 }
 
-/* Returns the size of the longest of the axes that coordinates name. */
+/* Returns the size of the longest axis that has coordinates. */
 static int64_t longest_axis(const ty_desc *array, const ty_desc *index)
 {
   int64_t n = 0;
@@ -126,7 +126,8 @@ ADD(uint32_t)
 ADD(uint64_t)
 ADD(bool)
 
-static int gather_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int gather_back(struct call *c)
 {
   struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
@@ -185,7 +186,8 @@ static int64_t set_coordinates(const struct infer *s, int *input)
   return longest_axis(&s->out[0], &s->in[2]);
 }
 
-static int set_shape(struct infer *s) /* lhs rhs indices */
+/* Infers the shapes. in: lhs, rhs, indices. */
+static int set_shape(struct infer *s)
 {
   TRY(given_shape(s, &s->out[0]));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -216,7 +218,8 @@ static int scatter_run(struct call *c)
   return write_rows(&c->in[1], &c->in[0], &c->out[0]);
 }
 
-static int scatter_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int scatter_back(struct call *c)
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
@@ -238,7 +241,8 @@ MOVE_KERNEL(set_kernels, set_run)
 
 /* -- _contrib_index_copy ----------------------------------------------------------------------- */
 
-static int copy_shape(struct infer *s) /* old_tensor index_vector new_tensor */
+/* Infers the shapes. in: old_tensor, index_vector, new_tensor. */
+static int copy_shape(struct infer *s)
 {
   ty_desc *old = &s->in[0], *index = &s->in[1], *rows = &s->in[2];
   TRY(shape_both(s, old, &s->out[0]));
@@ -290,7 +294,8 @@ static int copy_run(struct call *c)
   return TY_OK;
 }
 
-static int copy_back(struct call *c) /* reads the head gradient, index_vector */
+/* Computes the gradients. in: head gradient, index_vector. */
+static int copy_back(struct call *c)
 {
   const struct operand *g = &c->in[0], *index = &c->in[1];
   int64_t bytes = row_bytes(&g->d);
@@ -344,7 +349,7 @@ static int ravel_pair(struct infer *s, ty_desc *columns, ty_desc *flat)
   return shape_is(s, flat, ndim, columns->dim + 1);
 }
 
-/* Returns whether the type, which data and result share, holds the position of the last element. */
+/* Fails if the type of data and result cannot represent the index of the last element. */
 static int elements_fit(struct infer *s)
 {
   const struct ravel *p = s->param;

@@ -167,7 +167,8 @@ static int take_run(struct call *c)
   return TY_OK;
 }
 
-static int take_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int take_back(struct call *c)
 {
   struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
@@ -189,7 +190,8 @@ static const struct kernel take_back_kernels[] = {
 
 /* -- _contrib_scatter_along_axis --------------------------------------------------------------- */
 
-static int along_shape(struct infer *s) /* data indices updates */
+/* Infers the shapes. in: data, indices, updates. */
+static int along_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   TRY(check_index(s, &s->in[0], &s->in[1]));
@@ -224,9 +226,9 @@ static int along_run(struct call *c)
   return TY_OK;
 }
 
-/* Computes the gradients. Replaced elements have none; of several updates of an element only the
-** last one has a gradient. */
-static int along_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. Replaced elements have none; of several
+** updates of an element only the last one has a gradient. */
+static int along_back(struct call *c)
 {
   const struct operand *g = &c->in[0];
   char *data = c->out[0].p, *updates = c->out[2].p;
@@ -251,7 +253,8 @@ static int along_back(struct call *c) /* reads the head gradient, indices */
 
 /* -- _contrib_scatter_nd ----------------------------------------------------------------------- */
 
-static int nd_shape(struct infer *s) /* data indices updates */
+/* Infers the shapes. in: data, indices, updates. */
+static int nd_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   return indexed_rows_shape(s, &s->in[0], &s->in[1], &s->in[2]);
@@ -301,7 +304,8 @@ static int nd_run(struct call *c)
   return TY_OK;
 }
 
-static int nd_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int nd_back(struct call *c)
 {
   const struct operand *g = &c->in[0];
   char *data = c->out[0].p, *updates = c->out[2].p;
@@ -321,8 +325,8 @@ static int nd_back(struct call *c) /* reads the head gradient, indices */
   return TY_OK;
 }
 
-/* Returns the bytes for the gradient that updates take from, if the gradient of data, which serves
-** otherwise, is unused. */
+/* Returns the bytes of a copy of the head gradient for the gradient of updates, if that of data, in
+** which it is computed otherwise, is unused. */
 static size_t back_scratch(const struct call *c)
 {
   return c->out[0].p ? 0 : desc_bytes(&c->in[0].d);

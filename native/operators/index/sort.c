@@ -43,13 +43,14 @@ static void select_few(struct sort_key *a, int64_t n, int64_t k)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-struct sort_lines {  /* (outer, n, inner) around the axis; the first k of each line are or_null */
+/* Lines of an array (outer, n, inner) along the axis; the first k elements of each are wanted. */
+struct sort_lines {
   const char *x;
   int     dtype;
   size_t  size;
   bool    down;
   int64_t outer, n, inner, k;
-  struct operand *value, *index, *mask;                   /* NULL or p NULL: not or_null */
+  struct operand *value, *index, *mask;                   /* NULL or p NULL: not wanted */
   char   *tmp;
 };
 
@@ -136,7 +137,8 @@ static void put_back(struct operand *dx, const struct operand *g, const struct o
   }
 }
 
-static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /* k < 1: all */
+/* Infers an output with k elements along the axis; k < 1: all elements. */
+static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k)
 {
   const ty_desc *in = &s->in[0];
   int64_t dim[TY_MAXDIM], n;
@@ -204,7 +206,8 @@ static size_t sort_scratch(const struct call *c)
   return keys_scratch(&c->in[0].d, ((const struct sort *)c->param)->axis);
 }
 
-static int sort_back(struct call *c) /* reads the head gradient, the hidden indices */
+/* Computes the gradient. in: head gradient, the hidden indices. */
+static int sort_back(struct call *c)
 {
   put_back(&c->out[0], &c->in[0], &c->in[1], ((const struct sort *)c->param)->axis, 0);
   return TY_OK;

@@ -10,6 +10,7 @@
 
 struct sort_key { uint64_t key; int64_t index; };
 
+/* Returns the key of a number. */
 static inline uint64_t key_of_real(double v)
 {
   uint64_t bits;
@@ -21,7 +22,7 @@ static inline uint64_t key_of_real(double v)
 
 static inline uint64_t key_of_whole(int64_t v) { return (uint64_t)v ^ 1ull << 63; }
 
-enum { RUN = 16 };                                    /* keys that are sorted by insertion */
+enum { RUN = 16 };                                    /* keys of a run sorted by insertion */
 
 static inline void insert_sort(struct sort_key *a, int64_t n)
 {

@@ -10,6 +10,7 @@
 
 enum { RAISE, WRAP, CLIP };
 
+/* Returns index j moved into 0 .. n - 1 by a mode. */
 static int64_t bring_in(int64_t j, int64_t n, int mode)
 {
   if (mode == WRAP) {
@@ -115,8 +116,10 @@ static int take_run(struct call *c)
   return TY_OK;
 }
 
-enum { COLUMNS = 64 };
+enum { COLUMNS = 64 };                                /* elements of a row in a unit of work */
 
+/* Adds rows of y to those rows low .. high - 1 of a that the indices name, `width` columns from
+** `column` on. */
 #define ADD_ROWS(T) \
 static void add_##T(const struct take_job *t, int64_t outer, int64_t column, int64_t width, \
     int64_t low, int64_t high) \
@@ -156,7 +159,8 @@ static void add_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int take_back(struct call *c) /* reads the head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int take_back(struct call *c)
 {
   TRY(move_zeros(c, 1));
   if (!c->out[0].p) return TY_OK;
@@ -484,6 +488,7 @@ struct choice {
 #define VECTORS
 #endif
 
+/* Writes z = when & mask ? a : b, where NULL stands for zeros. */
 #define CHOOSE(C, T) \
 VECTORS \
 static void choose_##C##_##T(const struct choice *s, int64_t begin, int64_t end) \
@@ -559,7 +564,8 @@ static int where_run(struct call *c)
   return TY_OK;
 }
 
-static int where_back(struct call *c) /* reads the head gradient, condition */
+/* Computes the gradients. in: head gradient, condition. */
+static int where_back(struct call *c)
 {
   TRY(move_zeros(c, 0));
   choose_by_condition(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);

@@ -1,10 +1,10 @@
 /* fft.c - discrete Fourier transforms of the last axis: _contrib_fft, _contrib_ifft.
 **
 ** Complex numbers are pairs (real, imaginary). fft: X_k = sum of x_j e^(-2 pi i j k / n) of real x.
-** ifft: the real parts of the sum of X_k e^(+2 pi i j k / n), not divided by n. Each one's gradient
-** is the other one of the head gradient. Any n is allowed: a transform is divided by its smallest
-** prime factor p into p transforms of n / p, which takes n times the sum of the prime factors
-** operations. Computed in float64.
+** ifft: the real parts of the sum of X_k e^(+2 pi i j k / n), not divided by n. The gradient of
+** each is the other, applied to the head gradient. Any n is allowed: a transform is divided by its
+** smallest prime factor p into p transforms of n / p, which takes n times the sum of the prime
+** factors operations. Computed in float64.
 */
 #include "kernel/vec/vec.h"
 #include "op/op.h"
@@ -74,8 +74,8 @@ static void transform_strided(
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* Returns the bytes of the roots, and for each member of the team of a row, its transform and p
-** parts. */
+/* Returns the bytes of the roots and, per thread, of a row, its transform and the parts of a
+** step. */
 static size_t scratch_bytes(int64_t n)
 {
   return (size_t)(n * (1 + 3 * parallel_threads())) * sizeof(struct complex);

@@ -1,4 +1,4 @@
-/* linalg.h - shared by the operators on matrices. An array (..., rows, columns) is a stack of
+/* linalg.h - common parts of the operators on matrices. An array (..., rows, columns) is a stack of
 ** row-major matrices. */
 #pragma once
 #include "kernel/gemm/gemm.h"
@@ -32,10 +32,10 @@ static inline void *matrix_of(const struct operand *a, int64_t i)
 /* Checks that there are at least two dimensions, and that the sizes of a matrix fit LAPACK's
 ** int. */
 int matrix_check(struct infer *s, const ty_desc *d);
-/* Checks that too, and merges the last two dimensions, which must be equal. */
+/* Does matrix_check, and merges the last two dimensions, which must be equal. */
 int square_check(struct infer *s, ty_desc *d);
 /* Converts a result of stack_run to a code, with a failure such as "matrix 3 is not positive
 ** definite". */
 int stack_report(int64_t bad, const char *what);
-/* Does the same for a one() that fails only without memory, or never. */
+/* Converts a result of stack_run for matrix functions that fail only if out of memory, or never. */
 int products_report(int64_t bad);

@@ -194,7 +194,7 @@ static int triangle_shape(struct infer *s)
   TRY(square_check(s, a));
   TRY(matrix_check(s, b));
   if (!b->ndim) return TY_OK;
-  if (!a->ndim) a->ndim = b->ndim; /* all of A follows from B */
+  if (!a->ndim) a->ndim = b->ndim; /* the shape of A follows from B */
   if (a->ndim != b->ndim)
     return infer_fail(
         s, TY_ESHAPE, b, "expected as many dimensions as A, %d; got %d", a->ndim, b->ndim);

@@ -116,6 +116,7 @@ static int64_t label_count(const struct ctc *c, int64_t n)
   return c->L;
 }
 
+/* Fails if a label is outside the alphabet. */
 static int check_labels(const struct ctc *c)
 {
   for (int64_t n = 0; n < c->N; n++)
@@ -131,6 +132,7 @@ static int check_labels(const struct ctc *c)
   return TY_OK;
 }
 
+/* Returns sample n, with its work arrays and its extended sequence. */
 static struct sample open_sample(const struct ctc *c, int64_t n)
 {
   int64_t most = state_count(c), count = label_count(c, n);
@@ -150,7 +152,7 @@ static bool may_jump(const struct sample *s, int64_t i)
   return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
 }
 
-/* Returns whether there is a path. */
+/* Returns whether the sample has enough steps for its labels. */
 static bool has_path(const struct sample *s)
 {
   int64_t need = MAX(s->S / 2, 1);
@@ -158,6 +160,7 @@ static bool has_path(const struct sample *s)
   return need <= s->steps;
 }
 
+/* Computes a of all steps. Returns the logarithm of the probability of all paths. */
 static double sum_paths(struct sample *s)
 {
   int64_t S = s->S;

@@ -75,6 +75,7 @@ static double pass_time(const struct hawkes_run *j, int64_t i, int64_t k, struct
       input_value(j, BETA, k), now, event);
 }
 
+/* Returns the log-likelihood of sequence i, and leaves its final states in j->kinds. */
 static double run_sequence(const struct hawkes_run *j, int64_t i)
 {
   struct hawkes_kind *kinds = j->kinds + i * j->k;

@@ -14,7 +14,7 @@ struct softmax_loss {
   bool    ignore;
   int64_t ignored;
 };
-/* Makes the loss from an operator's parameters. The result points to `label`. */
+/* Returns the loss for an operator's parameters. The result points to `label`. */
 struct softmax_loss make_softmax_loss(
     const void *param, const struct operand *out, const struct operand *label);
 /* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of sample o. */

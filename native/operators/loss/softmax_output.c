@@ -140,7 +140,7 @@ static int output_examine(const struct call *c)
   return TY_OK;
 }
 
-/* Returns whether label i of sample o is ignored; sets the gradient of its classes to 0 then. */
+/* Returns whether label i of sample o is ignored; if so, sets the gradient of its classes to 0. */
 static bool clear_ignored(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
@@ -170,6 +170,7 @@ void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, in
   for (int64_t i = 0; i < l->s.inner; i++) one_label(l, o, i, from, n, dx);
 }
 
+/* Returns the number by which the gradients are divided. */
 static double loss_divisor(const struct softmax_loss *l, const struct output_param *p)
 {
   int64_t labels = desc_count(&l->label->d), valid = 0;
@@ -220,8 +221,9 @@ static void probability_gradient(const struct backward *b, int64_t n)
   if (b->head) b->l.r->multiply(b->dx, b->head, n);
 }
 
+/* Returns the bytes of converted labels, if these are probabilities of another dtype. */
 static size_t backward_scratch(
-    const struct call *c) /* for probabilities of another dtype, which are converted */
+    const struct call *c)
 {
   const struct output_param *p = c->param;
   const struct operand *out = &c->in[p->out_grad], *label = out + 1;

@@ -1,5 +1,5 @@
 /* adaptive_pooling.c - _contrib_AdaptiveAvgPooling2D: means over windows, for an output of a given
-** size. Window o of n covers floor(o in / n) to ceil((o + 1) in / n).
+** size. Window o of n covers elements floor(o in / n) to ceil((o + 1) in / n) - 1.
 */
 #include "kernel/element/resample.h"
 #include "kernel/vec/vec.h"
@@ -12,6 +12,7 @@ static const struct param adaptive_params[] = {
   { 0 }
 };
 
+/* Returns the output's size along axis 2 + i. */
 static int64_t adaptive_size(const struct adaptive_param *p, int i)
 {
   return p->output_size.n <= 0 ? 1 : p->output_size.d[p->output_size.n > 1 ? i : 0];
@@ -42,6 +43,7 @@ struct adaptive {
   bool back;
 };
 
+/* Computes the mean of a window, or distributes its gradient. */
 static void adaptive_window(const struct adaptive *p, int64_t plane, int64_t oy, int64_t ox)
 {
   const struct vec_ops *r = p->r;

@@ -168,12 +168,13 @@ static int multiply_heads(struct head_products j, int64_t count)
 struct heads {
   int type;                                           /* of gemm.h */
   struct head_matrices q, k, v;
-  int64_t count;                                      /* of samples times heads */
+  int64_t count;                                      /* samples times heads */
   int64_t tq, tk;                                     /* queries and keys of a head */
   int64_t d;                                          /* numbers of a query */
   double scale;                                       /* of the scores */
 };
 
+/* Describes a call. q: queries; kv if these are in one array with keys and values; NULL: unused. */
 static struct heads make_heads(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights)
 {

@@ -1,13 +1,13 @@
 /* batch_norm.c - BatchNorm, BatchNorm_v1, _contrib_SyncBatchNorm, _contrib_BatchNormWithReLU.
 **
-** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of
-** channels is summed down the rows, a block of channels (kernel/kernel.h) over its pieces, else
-** each channel over its own. The second and third output are the statistics that forward used: mean
-** and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward,
-** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
-** Forward changes nothing but a fixed gamma, which becomes 1 where the gradient runs too.
-** A relu after it is applied on the way, and so is its gradient, whose mask follows from the
-** data. Of half types a chunk at a time becomes float32, in which all is computed.
+** Data is (outer, channels, inner). A unit of work is a strip of channels, summed down the rows,
+** with inner = 1 (2-D or channel-last data); a block, if channels are in blocks (kernel/kernel.h);
+** else a channel. The second and third output are the statistics that forward used: mean and
+** 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward, when
+** training on batch statistics, also moves moving_mean and moving_var (biased variance). Forward
+** changes no input except a fixed gamma, which it sets to 1 if the gradient is computed, too. A
+** fused relu is applied in the same loops, and so is its gradient, whose mask is recomputed from
+** the data. Half types are converted to float32 chunk by chunk.
 ** Source of these rules: the reference's recorded cases.
 */
 #include "base/cast.h"
@@ -101,7 +101,7 @@ static int norm_shape(struct infer *s)
   return TY_OK;
 }
 
-/* Infers types: parameters and statistics are float32 for half data, else of data's dtype. */
+/* Infers the types: parameters and statistics are float32 for half data, else of data's dtype. */
 static int norm_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -121,7 +121,7 @@ enum {
   STRIP      = 64,
   /* elements that stay in the first cache */
   CHUNK      = 2048,
-  /* the same for several arrays that are converted to float32 */
+  /* elements of each of several arrays that are converted to float32 */
   HALF_CHUNK = 1024,
 };
 struct batch_norm {
@@ -137,7 +137,7 @@ struct batch_norm {
   const void *x, *gamma, *beta, *dy;
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
   void   *dx, *dgamma, *dbeta;
-  /* conversions of half types, as which x, y, dy and dx are stored; else NULL */
+  /* conversions from and to the half type of x, y, dy and dx; NULL: no half type */
   cast_fn widen, narrow;
 };
 
@@ -166,6 +166,7 @@ static void store_at(
   if (b->widen) b->narrow(half_at(y, at), floats, n);
 }
 
+/* Returns the index of a channel's first element in outer part o. */
 static int64_t piece_start(const struct batch_norm *b, int64_t o, int64_t channel)
 {
   return (o * b->s.k + channel) * b->s.inner;
@@ -176,6 +177,7 @@ static double gamma_of(const struct batch_norm *b, int64_t c)
   return b->p->fix_gamma ? 1 : b->r->get(b->gamma, c);
 }
 
+/* Computes mean and variance of channels c .. c + n - 1, with inner = 1. */
 static void strip_moments(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
@@ -190,6 +192,7 @@ static void strip_moments(
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
+/* Computes mean and variance of channel c. */
 static void channel_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   const int64_t inner = b->s.inner, most = b->widen ? MIN(HALF_CHUNK, inner) : inner;
@@ -212,7 +215,7 @@ static void channel_moments(const struct batch_norm *b, int64_t c, double *mean,
 /* Computes the moments of a block chunk by chunk in the cache, so that memory is read once. */
 static void block_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
-  enum { MOMENTS_CHUNK = 8192 };
+  enum { MOMENTS_CHUNK = 8192 };                      /* elements */
   const struct vec_ops *r = b->r;
   const int64_t all = b->s.inner * b->block;
   double seen = 0;
@@ -237,6 +240,7 @@ static void block_moments(const struct batch_norm *b, int64_t c, double *mean, d
   for (int k = 0; k < b->block; k++) var[k] /= seen;
 }
 
+/* Sets mean and var of channels c .. c + n - 1 to batch or moving statistics. */
 static void compute_moments(
     const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
@@ -285,6 +289,7 @@ static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool
   }
 }
 
+/* Computes y, and the mask if there is one, of channels c .. c + n - 1. */
 static void scale_pieces(
     const struct batch_norm *b, int64_t c, int64_t n, const double *a, const double *d)
 {
@@ -309,7 +314,7 @@ static double round_to_type(const struct batch_norm *b, double v)
   return b->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
-/* Finds a and d of y = a x + d. */
+/* Sets *a and *d of y = a x + d for channel c. inverse: 1 / sqrt(var + eps). */
 static void compute_affine(
     const struct batch_norm *b, int64_t c, double mean, double inverse, double *a, double *d)
 {
@@ -381,8 +386,8 @@ static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
   q->dy = q->buffer;
 }
 
-/* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
 typedef void (*chunk_fn)(const struct norm_chunk *q, int64_t i, void *context);
+/* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
 static void all_chunks(const struct batch_norm *b, int64_t c, int64_t n, const struct ramp *relu,
     chunk_fn each, void *context)
 {
@@ -423,8 +428,8 @@ static void add_chunk(const struct norm_chunk *q, int64_t i, void *context)
   }
 }
 
-/* dx = f dy + g x + h: with batch statistics dx = gamma r (dy - mean(dy) - (x - mean) r^2
-** mean(dy (x - mean))). */
+/* dx = f dy + g x + h. With batch statistics and r = 1 / sqrt(var + eps) it is
+** gamma r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))). */
 struct line { double f[STRIP], g[STRIP], h[STRIP]; };
 
 static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
@@ -448,6 +453,7 @@ static void move_average(
   r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
 }
 
+/* Computes the gradients of n channels from channel c on, and updates their moving statistics. */
 static void backward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 {
   double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP] = { 0 }, dot[STRIP] = { 0 };
@@ -537,8 +543,8 @@ static int norm_forward(struct call *c)
 }
 
 /* Computes the gradients. in: head gradient, data, gamma, mean, third output, moving_mean,
-** moving_var, beta, and, of an operator with relu, the output. It is not read: where it is 0
-** follows from the data. */
+** moving_var, beta, and for an operator with relu the output, which is not read, since its zeros
+** follow from the data. */
 static int norm_backward(struct call *c)
 {
   struct batch_norm b = make_batch_norm(c, &c->in[1]);

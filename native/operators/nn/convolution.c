@@ -1,10 +1,10 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
 ** Candidates: a plain product if the window covers the whole image; dot products for a few
-** positions; Winograd (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they are
-** faster; our depthwise loops; our packed product (kernel/conv/conv.h) for everything; and the
-** definition in plain loops. Shapes of layouts with channels last are inferred, but no kernel here
-** supports them.
+** positions; tiles for operands rounded to bfloat16 in blocks; Winograd (convolution_winograd.c)
+** and oneDNN (convolution_onednn.c) where they are faster; depthwise loops; pairs of rounded
+** operands; the packed product (kernel/conv/conv.h) for everything; and the definition in plain
+** loops. Shapes of layouts with channels last are inferred, but no kernel here supports them.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -27,6 +27,8 @@ int conv_bad(const char *name, const char *expected, int64_t got)
   return param_fail(name, expected, "%lld", (long long)got);
 }
 
+/* Checks that a list has an entry from `least` on for each axis of the kernel. An empty list
+** becomes entries of `otherwise`. */
 static int check_list(
     struct dims *d, const char *name, const struct dims *kernel, int64_t otherwise, int64_t least)
 {
@@ -69,6 +71,7 @@ static int check_v1(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
+/* Returns the elements from the first to the last tap along spatial axis i. */
 static int64_t window_reach(const struct conv *p, int i)
 {
   return (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
@@ -387,7 +390,7 @@ static int reference_backward(struct call *c)
   return TY_OK;
 }
 
-/* Images do not depend on each other. */
+/* Returns 1: images do not depend on each other. */
 static int image_lead(const struct call *c)
 {
   (void)c;

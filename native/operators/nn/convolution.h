@@ -1,4 +1,4 @@
-/* convolution.h - parameters, checks and shapes shared by Convolution and Deconvolution. */
+/* convolution.h - common parts of Convolution and Deconvolution: parameters, checks, windows. */
 #pragma once
 #include "kernel/conv/conv.h"
 #include "op/op.h"
@@ -33,13 +33,15 @@ enum { LAYOUT_NCW, LAYOUT_NCHW, LAYOUT_NCDHW, LAYOUT_NHWC, LAYOUT_NDHWC };
     layouts, NULL, 1 }
 
 const char *conv_ports(const void *param);
-/* sets empty stride, dilate, pad to their defaults */
+/* Checks the parameters, and sets empty stride, dilate and pad to their defaults. */
 int  conv_check(void *param);
 /* Fails with TY_EVALUE at parameter `name`. */
 int  conv_bad(const char *name, const char *expected, int64_t got);
 bool conv_channels_last(const struct conv *p);
+/* Refuses channels on the last axis. */
 const char *conv_refuse_last(const struct call *c);
-const char *conv_refuse_layout(const struct call *c); /* refuses also what gemm does */
+/* Refuses channels on the last axis, and what gemm_refuse refuses. */
+const char *conv_refuse_layout(const struct call *c);
 
 /* Returns the window of a convolution with data x and output y; for a deconvolution x is its output
 ** and y its data. */
@@ -51,4 +53,5 @@ struct window conv_window_back(const struct call *c);
 const void *conv_bias_of(const struct call *c);       /* NULL: there is none */
 /* Returns bias, scale, activation and addition of a forward call with its epilogue. */
 struct convolve_end conv_make_end(const struct call *c);
+/* Computes the gradient of the bias in a backward call, if it is wanted. */
 void conv_bias_gradient(struct call *c);

@@ -1,5 +1,5 @@
 /* convolution_onednn.c - Convolution through oneDNN: forward and both gradients, where it is faster
-** than our own panels.
+** than the panels of kernel/conv/conv.h.
 **
 ** oneDNN needs channels in blocks. Arrays in blocks are used in place; plain data is copied to
 ** blocks (scratch), the weight once per version (state), and results are copied back. For plain
@@ -9,13 +9,13 @@
 ** caches.
 **
 ** Primitives are made at the first run, on the threads that run them. If oneDNN fails for plain
-** arrays, our own kernel runs, for which scratch and state are large enough, too. Results may
-** depend on the team's size, as sums of a weight's gradient do.
+** arrays, the functions of kernel/conv/conv.h run, for which scratch and state are large enough,
+** too. Results may depend on the team's size, as sums of a weight's gradient do.
 **
-** For inference the forward product is divided here into calls of one thread each, made by our
-** team: images, parts of the filters, or bands of rows. oneDNN's own division uses OpenMP's
-** threads, which all have to start for every loop (base/parallel.c); it is used for products that
-** cannot be divided well.
+** For inference the forward product is divided here into calls of one thread each, by images, parts
+** of the filters, or bands of rows; they run on the team of base/parallel.h. oneDNN's own division
+** uses OpenMP's threads, which all have to start for every loop (base/parallel.c); it is used for
+** products that cannot be divided well.
 */
 #include "kernel/blocked.h"
 #include "kernel/conv/onednn.h"
@@ -29,7 +29,7 @@ struct onednn_state {
   struct onednn_primitive part[PARTS];
   /* primitives of forward for concurrent calls, without and with POST_SCALE */
   struct onednn_primitive *more[2];
-  int others;                                         /* number of each */
+  int others;                                         /* length of each array of `more` */
 };
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_state); }
@@ -43,12 +43,13 @@ size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_sta
 #define PLAIN_PRODUCTS     4e6
 
 enum {
-  /* positions of an image from which plain 1-D arrays use our panels, whose columns are parts of
-  ** lines: 47 to 55 GMAC/s, oneDNN 39 to 54 (AVX-512, 2026-11-28) */
+  /* positions of an image from which plain 1-D arrays use the panels of kernel/conv/conv.h, whose
+  ** columns are parts of lines: 47 to 55 GMAC/s, oneDNN 39 to 54 (AVX-512, 2026-11-28) */
   LINE_POSITIONS = 500,
-  /* Limits within which plain depthwise arrays with a stride of 1 use our own loops: 14 to 250 us,
-  ** oneDNN 16 to 450 (AVX-512, 20 x 24 to 56 x 56, 3 x 3 and 5 x 5, 2026-11-28); 16 to 22 us,
-  ** oneDNN 23 to 35 (3 x 40 and 6 x 40). At 14 x 14 oneDNN is faster. */
+  /* Limits within which plain depthwise arrays with a stride of 1 use the loops of
+  ** kernel/conv/conv.h: 14 to 250 us, oneDNN 16 to 450 (AVX-512, 20 x 24 to 56 x 56, 3 x 3 and
+  ** 5 x 5, 2026-11-28); 16 to 22 us, oneDNN 23 to 35 (3 x 40 and 6 x 40). At 14 x 14 oneDNN is
+  ** faster. */
   MAP_TAPS = 25,                                      /* most taps */
   MAP_POSITIONS = 400,                                /* least positions of an image ... */
   MAP_COLUMNS = 32                                    /* ... or else columns */
@@ -79,8 +80,8 @@ static const char *refuse_window(const struct call *c, const struct window *w)
   return work > PLAIN_PRODUCTS ? NULL : "small";
 }
 
-/* Return whether oneDNN computes the gradient of the data, and of the weight, which for plain
-** depthwise arrays our own loops compute. */
+/* Return whether oneDNN computes the gradient of the data, and that of the weight, which the
+** depthwise loops compute for plain depthwise arrays. */
 static bool needs_data(const struct call *c) { return c->out[0].p != NULL; }
 static bool needs_weight(const struct call *c, const struct window *w)
 {
@@ -145,8 +146,8 @@ static struct onednn_shape make_shape(const struct call *c, const struct window 
 ** written. */
 #define UNIT_PRODUCTS           3e5
 #define UNIT_DEPTHWISE_PRODUCTS 5e4
-/* multiply-adds from which a product that cannot be divided well uses oneDNN's own threads, on
-** which later loops of the network run then, too: about 300 us */
+/* multiply-adds from which a product that cannot be divided well uses oneDNN's own threads: about
+** 300 us. Later loops of the network then run on these threads, too. */
 #define TEAM_PRODUCTS           1.5e7
 /* multiply-adds from which copying bands of one tap, or reading a large image repeatedly, costs
 ** more than OpenMP's threads */
@@ -493,18 +494,22 @@ static char *pack_weight(struct onednn_primitive *p, const struct operand *w,
   return ok ? p->packed : NULL;
 }
 
+/* Copies a plain operand o to blocks, if the primitive reads a copy, or sets its address. Returns
+** false if oneDNN fails. */
 static bool enter_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   if (!p->copy[o]) return !dnnl_memory_set_data_handle(p->outside[o], plain);
   return onednn_copy(p->copy[o], p->stream, p->outside[o], plain, p->inside[o], blocked);
 }
 
+/* Sets the address of operand o to `blocked` if the primitive uses a copy, else to `plain`. */
 static bool aim_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   return !dnnl_memory_set_data_handle(
       p->copy[o] ? p->inside[o] : p->outside[o], p->copy[o] ? blocked : plain);
 }
 
+/* Copies operand o back from blocks, if the primitive wrote a copy. */
 static bool leave_operand(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   return !p->copy[o] ||
@@ -601,12 +606,14 @@ static bool prepare_primitive(struct onednn_primitive *p, struct call *c, const 
       !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
 
+/* Advances a to the images of the next piece. */
 static void next_piece(struct plain_arrays *a, const struct onednn_shape *s)
 {
   a->x += desc_bytes(s->x) / (size_t)s->x->dim[0] * (size_t)s->images;
   a->y += desc_bytes(s->y) / (size_t)s->y->dim[0] * (size_t)s->images;
 }
 
+/* Returns the parts of scratch of forward, or of both gradients. */
 static struct blocks plan_blocks(
     struct onednn_state *p, const struct call *c, const struct window *w, bool back)
 {
@@ -745,7 +752,7 @@ static void units_range(int64_t begin, int64_t end, void *context)
     if (!run_unit(r, i)) __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
 }
 
-/* Runs forward in calls of one thread each. Returns false if our own kernel has to run instead. */
+/* Runs forward in calls of one thread each. Returns false if oneDNN or an allocation fails. */
 static bool run_divided(
     struct onednn_state *p, struct call *c, const struct window *w, struct plain_arrays a)
 {
@@ -776,8 +783,8 @@ static bool run_divided(
   return !r.failed;
 }
 
-/* Runs one direction. Returns false if oneDNN fails; then our own kernel can compute the output
-** again, except where results were to be added to it. */
+/* Runs one direction. Returns false if it fails; the caller can then compute the output without
+** oneDNN, except where results were to be added to it. */
 static bool run_part(struct onednn_state *p, struct call *c, const struct window *w, int which,
     struct plain_arrays a)
 {
@@ -791,6 +798,7 @@ static bool run_part(struct onednn_state *p, struct call *c, const struct window
   return true;
 }
 
+/* Fails, where there is no other way to compute `what`. */
 static int report_lost(const char *what)
 {
   return fail(TY_ERUN, "oneDNN failed at the %s of a convolution", what);

@@ -1,5 +1,5 @@
-/* convolution_window.c - shared by the kernels of Convolution: the window of a call, the gradient
-** of the bias. */
+/* convolution_window.c - common parts of the kernels of Convolution: the window of a call, the
+** gradient of the bias. */
 #include "kernel/vec/norm.h"
 #include "operators/nn/convolution.h"
 
@@ -82,7 +82,7 @@ struct convolve_end conv_make_end(const struct call *c)
   return end;
 }
 
-/* Adds the sums of dy, whose channels are in blocks, to dbias, or sets it to them. */
+/* Computes the bias gradient of blocks begin .. end - 1, where the channels of dy are in blocks. */
 static void bias_range(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;

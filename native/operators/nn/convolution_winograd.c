@@ -12,7 +12,7 @@
 
 /* -- pieces of the batch ----------------------------------------------------------------------- */
 
-enum { PIECE_BYTES = 24 << 20 };                      /* bytes of images that are copied */
+enum { PIECE_BYTES = 24 << 20 };                      /* most bytes of copied images at a time */
 
 static int64_t image_bytes(const struct operand *a)
 {
@@ -20,7 +20,7 @@ static int64_t image_bytes(const struct operand *a)
 }
 static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : image_bytes(a); }
 
-/* Returns w for the images of a piece. */
+/* Returns the window of a piece of the batch. copied_image: bytes to copy per image. */
 static struct window cut_piece(const struct window *w, int64_t copied_image)
 {
   struct window p = *w;
@@ -29,8 +29,8 @@ static struct window cut_piece(const struct window *w, int64_t copied_image)
   return p;
 }
 
-/* These return the bytes to copy for an image: in forward, for the data's side of backward, in
-** backward. */
+/* Return the bytes to copy per image: in forward, for data or its gradient in backward, and in
+** backward in all. */
 static int64_t forward_bytes(const struct call *c)
 {
   return copied_bytes(&c->in[0]) + copied_bytes(&c->out[0]);
@@ -63,7 +63,7 @@ static float *image_at(const struct operand *a, int64_t i)
   return (float *)((char *)a->p + i * image_bytes(a));
 }
 
-/* Returns images from i on in blocks: in place, or copied to scratch. */
+/* Returns the images of a piece from i on in blocks: in place, or copied to scratch. */
 static float *enter_blocks(
     const struct operand *a, const struct window *p, int64_t i, void *scratch)
 {
@@ -72,11 +72,13 @@ static float *enter_blocks(
   return scratch;
 }
 
+/* Returns memory for results in blocks: in place from image i on, or scratch. */
 static float *result_blocks(const struct operand *a, int64_t i, void *scratch)
 {
   return a->block ? image_at(a, i) : scratch;
 }
 
+/* Copies results in scratch, if they are there, to the plain array from image i on. */
 static void leave_blocks(
     const struct operand *a, const struct window *p, int64_t i, const float *scratch)
 {
@@ -85,7 +87,8 @@ static void leave_blocks(
 
 /* -- which calls are taken --------------------------------------------------------------------- */
 
-/* least multiply-adds: fewer are fast directly, with smaller errors */
+/* least multiply-adds for which plain arrays are copied; smaller products are fast without
+** Winograd, and have smaller errors */
 enum { COPY_PRODUCTS = 1 << 26 };
 
 static const char *refuse_window(const struct call *c, const struct window *w, int64_t copied)

@@ -1,9 +1,10 @@
 /* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus a
 ** bias.
 **
-** It is the gradient of a convolution whose data is our output and whose output is our data; the
-** filters of that are our input channels. So forward is convolve_data, the data's gradient is
-** convolve_forward, and the weight's gradient is convolve_weight with both exchanged.
+** It is the gradient of a convolution that has the data of Deconvolution as output, the output as
+** data, and the input channels as filters. So forward is convolve_data, the data's gradient is
+** convolve_forward, and the weight's gradient is convolve_weight with data and head gradient
+** exchanged.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -40,11 +41,13 @@ static int deconvolution_check(void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
+/* Returns the output's size along spatial axis i without padding and adj. */
 static int64_t full_size(const struct conv *p, int i, int64_t in)
 {
   return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
 }
 
+/* Infers the output's size on spatial axis i, `axis` of the arrays; *out: 0 if it is unknown. */
 static int infer_spatial_axis(struct infer *s, const struct conv *p, int i, int axis, int64_t *out)
 {
   ty_desc *x = &s->in[0], *y = &s->out[0];
@@ -94,8 +97,8 @@ static int deconvolution_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* Returns the window of a deconvolution with data x and output y. pad is that on the left; that on
-** the right follows from the sizes. */
+/* Returns the window of a deconvolution with data x and output y. pad is the padding before the
+** first element; that after the last one follows from the sizes. */
 static struct window window_for(
     const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
@@ -129,8 +132,8 @@ static int panels_forward(struct call *c)
       c->tmp);
 }
 
-/* Returns the bytes of scratch, with the data's gradient if it is added to the output. in: gradient
-** of the output, data, weight. */
+/* Returns the bytes of scratch, including the data's gradient if the call adds it. in: head
+** gradient, data, weight. */
 static size_t panels_back_scratch(const struct call *c)
 {
   struct window w = window_back(c);

@@ -1,7 +1,7 @@
-/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's draw,
-** the node and i alone: word i % 4 of Philox block i / 4. So backward recomputes it, and the hidden
-** mask is written only if it is read. Along `axes` all elements share a factor. p = 1 gives NaN (0
-** times infinity).
+/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) depends only on the run's draw,
+** the node and i: it comes from word i % 4 of Philox block i / 4. So backward recomputes it, and
+** the hidden mask is written only if it is read. Along `axes` all elements share a factor. p = 1
+** gives NaN (0 times infinity).
 */
 #include "base/cast.h"
 #include "base/convert.h"
@@ -52,7 +52,7 @@ struct fall {
   const struct vec_ops *r;
   struct drop d;
   const void *x;
-  /* factor: the factors, if they are shared along axes */
+  /* factor: factors of mask_shape, where axes share them */
   void   *y, *mask, *factor;
   ty_desc shape, mask_shape;
   bool    acts;
@@ -90,6 +90,7 @@ static void shared_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Runs a call. tmp: memory for shared factors if there is no mask. */
 static void drop_run(struct fall *f, void *tmp)
 {
   int64_t n = desc_count(&f->shape), m = desc_count(&f->mask_shape),
@@ -151,7 +152,7 @@ static size_t drop_scratch(const struct call *c)
 
 static void half_body(int64_t begin, int64_t end, void *context)
 {
-  enum { STEP = 1024 };                               /* elements, in the first cache */
+  enum { STEP = 1024 };                               /* elements; buffers stay in the L1 cache */
   const struct fall *f = context;
   const int dtype = f->shape.dtype;
   const cast_fn widen = cast_between(dtype, TY_F32), narrow = cast_between(TY_F32, dtype);
@@ -170,6 +171,7 @@ static void half_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Runs forward or backward of half types without shared factors. mask: NULL if unused. */
 static int half_run(struct call *c, void *mask)
 {
   struct fall f = make_fall(c, &c->in[0].d);

@@ -50,8 +50,8 @@ static int table_type(struct infer *s)
 
 struct lookup {
   const struct operand *index;
-  int64_t rows, n;
-  size_t width;
+  int64_t rows, n;                                    /* rows of the table, number of indices */
+  size_t width;                                       /* bytes of a row */
   const char *from;
   char *to;
 };

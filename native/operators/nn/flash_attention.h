@@ -183,6 +183,7 @@ struct flash flash_make(const struct call *c, int first);
 /* Returns part `part` of x, each of whose heads has `parts` parts side by side. */
 struct flash_side flash_make_side(
     const struct flash_param *p, const struct operand *x, int64_t heads, int parts, int part);
+/* Describes a mask or a bias; its missing leading axes are broadcast. */
 struct flash_grid flash_make_grid(const struct operand *x);
 /* Returns the index in a grid of the element for row i of b and key k0. */
 int64_t flash_grid_element(

@@ -1,5 +1,5 @@
-/* flash_attention_blocks.c - shared by forward and backward of _contrib_attention: locations of
-** operands, which keys rows see, blocks of scores. */
+/* flash_attention_blocks.c - common parts of forward and backward of _contrib_attention: locations
+** of operands, which keys rows see, blocks of scores. */
 #include "kernel/attention.h"
 #include "operators/nn/flash_attention.h"
 
@@ -165,8 +165,8 @@ enum {
 /* e^x is 0 for x below minus this, in float64 and all narrower types */
 #define NO_WEIGHT 750.0
 
-/* Returns whether a bias may hide keys from blocks of rows, the same ones for all heads. There must
-** be nothing else that hides keys, since one of those that the bias leaves has to count. */
+/* Returns whether a bias may hide keys from blocks of rows, the same keys for all heads. Nothing
+** else may hide keys, since at least one key that the bias leaves has to count. */
 static bool may_find_spans(const struct flash *f)
 {
   const struct flash_grid *g = &f->bias;
@@ -187,8 +187,8 @@ size_t flash_spans_bytes(const struct flash *f)
       (size_t)f->batch * sizeof(double), ALIGN);
 }
 
-/* Returns an upper bound of the norms of a position in each head: the largest norm of a position
-** over all heads; infinity if a number is not finite. */
+/* Returns an upper bound of the norm of a position in any head: the largest norm of a position in
+** one head or, where heads are contiguous, in all together. Infinity if a number is not finite. */
 static double find_norm(const struct flash *f, const struct flash_side *s, int64_t sample,
     int64_t heads, int64_t positions)
 {
@@ -240,6 +240,7 @@ static void find_ranges(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Finds the spans of blocks begin .. end - 1 of rows. */
 static void find_block_spans(int64_t begin, int64_t end, void *context)
 {
   const struct span_job *j = context;

@@ -1,7 +1,8 @@
 /* fully_connected.c - FullyConnected: Y = X W^T + b.
 **
-** X is treated as m rows of k elements: all axes but the first (flatten), or the last axis alone. W
-** is (num_hidden, k). A bound weight that is not too large stays packed until its contents change;
+** X is treated as m rows of k elements, the elements of all axes but the first (flatten) or of the
+** last axis. W is (num_hidden, k). A bound weight that is not too large stays packed until its
+** contents change;
 ** then a run of a small layer is one block of tiles, with bias and activation applied in registers.
 */
 #include "base/convert.h"
@@ -54,6 +55,7 @@ enum {
   PACK_ROWS = 256,
 };
 
+/* Returns whether the packed weight is kept, for m rows of data. */
 static bool keeps_weight(const struct call *c, const struct operand *w, int64_t m)
 {
   return m >= KEPT_MIN_ROWS && gemm_keeps(c, w);
@@ -92,7 +94,7 @@ static const char *refuse_bfloat16(const struct call *c)
   return gemm_refuse(c);
 }
 
-/* Refuses calls other than bfloat16 data with float32 weights to be rounded
+/* Refuses all calls but those with bfloat16 data and a float32 weight, which the kernel rounds
 ** (pass/weight_casts.c). */
 static const char *refuse_rounding(const struct call *c)
 {
@@ -120,6 +122,7 @@ static void read_bias(const struct operand *x, float *bias, void *part)
   dtype_convert(bias, TY_F32, rounded, TY_BF16, n);
 }
 
+/* Multiplies bfloat16 data by a weight of bfloat16 or, rounded here, float32. Sums are float32. */
 static int bfloat16_forward(struct call *c)
 {
   const struct operand *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
@@ -179,7 +182,7 @@ static const void *concatenate_rows(const struct call *c, int which, char *at)
   return begin;
 }
 
-/* Computes the data's gradient; packs a weight of many steps (of time) once for all of them. */
+/* Computes the gradient of data. A weight that many time steps use is packed once for all. */
 static int data_gradient(struct call *c, struct linear_sizes z)
 {
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];

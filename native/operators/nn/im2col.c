@@ -1,6 +1,6 @@
-/* im2col.c - im2col and col2im: the matrix of everything that a window sees, and its adjoint.
-**
-** Each channel of each image is unfolded, or folded back, on its own.
+/* im2col.c - im2col: a matrix whose columns are the elements under the window at each position;
+** col2im: its adjoint, which adds columns to an image. Each channel of each image is processed
+** separately.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -59,6 +59,8 @@ static int64_t position_count(const struct unfold *p, int i, int64_t in)
   return !in ? 0 : free < 0 ? -1 : free / p->stride.d[i] + 1;
 }
 
+/* Sets *columns to the positions of the window (0: unknown), *taps to its elements. Fails if the
+** window does not fit. */
 static int count_columns(
     struct infer *s, ty_desc *slot, const int64_t *in, int64_t *columns, int64_t *taps)
 {
@@ -126,7 +128,7 @@ static struct window make_window(const struct unfold *p, const ty_desc *image)
   return w;
 }
 
-/* an element of columns that is copied: 1 ns, an estimate */
+/* nanoseconds to copy an element of columns: 1, an estimate */
 #define FOLD_NS (PARALLEL_CHUNK_NS / 10000)
 
 struct unfold_job { struct window w; size_t size; const char *from; char *to; bool fold, add; };

@@ -2,9 +2,9 @@
 ** it; RMSNorm: the same with a mean of 0 and without an offset.
 **
 ** Rows are along the axis; if it is not the last one, each outer block is first transposed in
-** scratch. Gradients of gamma and beta are summed over rows in a fixed number of parts, which are
-** added then: equal bits on any number of threads. Half types are converted to float32 row by row
-** if the axis is the last one.
+** scratch. The gradients of gamma and beta are summed over a fixed number of parts of the rows, so
+** that their bits do not depend on the number of threads. Half types are converted to float32 row
+** by row if the axis is the last one.
 */
 #include "base/cast.h"
 #include "base/convert.h"
@@ -51,7 +51,7 @@ static const struct param rms_params[] = {
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-enum { PARTS = 16 };
+enum { PARTS = 16 };                                  /* parts of the rows in backward */
 struct layer_norm {
   const struct vec_ops *r;
   struct split s;
@@ -62,9 +62,9 @@ struct layer_norm {
   const void *dy;                                     /* transposed as x */
   const void *mean, *std;
   void  *y, *out_mean, *out_std, *dx;
-  /* PARTS gradients of (gamma, beta); NULL: unused */
+  /* gradients (PARTS, 2, k) of gamma and beta; NULL: not needed */
   void  *part;
-  /* from and to the half type in which x, dy, y, dx, out_mean and out_std are stored, if any */
+  /* casts from and to the half type of x, dy, y, dx, out_mean and out_std; NULL: no half type */
   cast_fn widen, narrow;
   float *rows;                                        /* two per thread, or three per part */
 };
@@ -73,6 +73,7 @@ static int64_t rows_in(const struct layer_norm *l) { return l->s.outer * l->s.in
 
 static uint16_t *half_at(const void *x, int64_t i) { return (uint16_t *)(uintptr_t)x + i; }
 
+/* Stores a mean or deviation as element i of out, if out is not NULL. */
 static void set_statistic(const struct layer_norm *l, void *out, int64_t i, double v)
 {
   const float single = (float)v;
@@ -102,6 +103,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Computes row i of dx, and adds to dgamma and dbeta, where these are not NULL. */
 static void backward_row(const struct layer_norm *l, int64_t i, const void *dy, const void *x,
     void *dx, void *dgamma, void *dbeta)
 {
@@ -144,6 +146,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Sets out to the sum over the parts of the gradient of gamma (which = 0) or beta (1). */
 static void add_parts(const struct layer_norm *l, int which, void *out)
 {
   const struct vec_ops *r = l->r;
@@ -152,7 +155,7 @@ static void add_parts(const struct layer_norm *l, int which, void *out)
   for (int p = 0; p < PARTS; p++) r->add(out, vec_at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
 }
 
-/* Turns (outer, k, inner) into (outer, inner, k), or back. */
+/* Copies (outer, k, inner) to (outer, inner, k), or back. Returns y; NULL if x or y is NULL. */
 static const void *transpose_axes(const struct layer_norm *l, const void *x, void *y, bool back)
 {
   if (!x || !y) return NULL;
@@ -260,13 +263,15 @@ static size_t backward_scratch(const struct call *c)
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
-/* Returns the bytes of the parts, three rows each, of gamma, a sum of parts, mean and std. */
+/* Returns the bytes of the parts' gradients, three rows per part, a sum of parts, gamma, mean and
+** std. */
 static size_t half_backward_scratch(const struct call *c)
 {
   const struct layer_norm l = make_layer_norm(c, &c->in[1].d);
   return sizeof(float) * (size_t)((5 * PARTS + 2) * l.s.k + 2 * rows_in(&l));
 }
 
+/* Computes the gradients of half types, with sums in float32. Operands as in run_backward. */
 static int run_half_backward(const struct call *c, struct layer_norm l, void *dgamma, void *dbeta)
 {
   const int64_t k = l.s.k, n = rows_in(&l);

@@ -9,4 +9,5 @@ enum { LAYOUT_NCDHW, LAYOUT_NCHW, LAYOUT_NCW, LAYOUT_NDHWC, LAYOUT_NHWC, LAYOUT_
 
 /* Returns whether channels are last; None, -1, has them on axis 1. */
 static inline bool layout_channels_last(int64_t layout) { return layout >= LAYOUT_NDHWC; }
+/* Returns the first axis of space. */
 static inline int layout_first_axis(int64_t layout) { return layout_channels_last(layout) ? 1 : 2; }

@@ -1,8 +1,8 @@
 /* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array of
 ** all probabilities.
 **
-** It works on a slab of rows at a time: products into scratch, softmax, loss, and the gradients of
-** these rows, all in the cache. No array of rows x classes is needed, neither forward nor backward.
+** Rows are processed in slabs: products into scratch, softmax, loss, and the gradients of these
+** rows, all in the cache. No array of rows x classes is needed, neither forward nor backward.
 ** So forward computes the gradients (hidden outputs), and backward copies them; like other losses
 ** it ignores the head gradient. Source: PyTorch's chunked linear_cross_entropy, and kernels that
 ** fuse the last layer of a language model with its loss.
@@ -105,6 +105,7 @@ static bool is_ignored(const struct cross *p, int64_t label)
   return p->use_ignore && (double)label == p->ignore_label;
 }
 
+/* Returns the product of a row with a class's weight, plus its bias. */
 static double compute_logit(const struct entropy_slab *s, int64_t row, int64_t class)
 {
   const struct vec_ops *r = s->r;
@@ -112,8 +113,8 @@ static double compute_logit(const struct entropy_slab *s, int64_t row, int64_t c
   return r->dot(vec_at(r, s->x->p, row * s->k), vec_at(r, s->w->p, class * s->k), s->k) + bias;
 }
 
-/* Returns -log of the label's probability p[class]; if that is too small for a float, computed from
-** the products of the class and of the likeliest one. */
+/* Returns -log of the probability p[class]; if that is too small for a float, computed from the
+** products of the class and of the likeliest one. */
 static double negative_log(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
 {
   const struct vec_ops *r = s->r;
@@ -145,7 +146,7 @@ static void rows_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Checks that labels are integers below the number of classes. */
+/* Checks that each label is a class, or ignored. *valid: number of labels that are not ignored. */
 static int check_labels(const struct entropy_slab *s, int64_t m, int64_t *valid)
 {
   *valid = 0;
@@ -161,6 +162,7 @@ static int check_labels(const struct entropy_slab *s, int64_t m, int64_t *valid)
   return TY_OK;
 }
 
+/* Computes loss and gradients of m rows from s->first on. */
 static int slab_products(const struct call *c, const struct entropy_slab *s, int64_t m)
 {
   const struct vec_ops *r = s->r;

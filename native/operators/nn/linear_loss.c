@@ -1,9 +1,9 @@
-/* linear_loss.c - gradients of a large softmax layer without the gradient of its product: of
-** SoftmaxOutput, or of elements picked of log_softmax.
+/* linear_loss.c - gradients of a large FullyConnected before SoftmaxOutput, or before log_softmax
+** and pick, without an array for the gradient of the layer's output.
 **
-** That gradient is as large as the layer's output, and two products read it. Here it is computed in
-** blocks, each of which both products read in the cache (gemm_both). The data's gradient may have
-** the memory of the output.
+** That gradient is as large as the output, and two products read it. Here it is computed in blocks,
+** and both products read each block while it is in the cache (gemm_both). The gradient of data may
+** overwrite data.
 */
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
@@ -11,7 +11,7 @@
 #include "operators/loss/softmax_loss.h"
 #include "operators/nn/picked_log.h"
 
-/* rows between the prefetch of a part of the outputs and its use: each row is on another page */
+/* rows between the prefetch of a part of the outputs and its use; rows are on different pages */
 enum { FETCH_ROWS = 4 };
 
 /* What the gradient of the product is computed from. */
@@ -20,7 +20,7 @@ struct head {
   const void *y;                                      /* probabilities or their logarithms */
   int64_t m;                                          /* rows */
   int64_t k;                                          /* classes */
-  bool    picks;                                      /* `log`, else `loss` */
+  bool    picks;                                      /* `log` is set, else `loss` */
   union {
     struct softmax_loss loss;
     struct picked_log   log;

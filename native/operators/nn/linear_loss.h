@@ -17,6 +17,7 @@ static inline bool has_linear_loss(const struct call *c)
   return find_fused(c, PRE_LOSS_GRAD) || find_fused(c, PRE_LOG_GRAD);
 }
 size_t linear_loss_scratch(const struct call *c);
+/* Computes the gradients of data, weight and bias, in c->tmp of linear_loss_scratch bytes. */
 int    linear_loss_backward(struct call *c);
 size_t linear_loss_whole_scratch(const struct call *c);
 /* Computes the whole gradient of the loss into c->tmp (linear_loss_whole_scratch bytes), and sets

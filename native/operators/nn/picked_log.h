@@ -13,8 +13,8 @@ struct picked_log {
   double  scale;                                      /* 1 / temperature */
   int64_t k;                                          /* elements of a row */
 };
-/* Makes it from log_softmax's parameters and output, and a call with PRE_PICK_GRAD, whose input 0
-** is the gradient of the picked elements. The result points into the call. */
+/* Describes the gradient of a call with PRE_PICK_GRAD, whose input 0 is the gradient of the picked
+** elements. param, out: parameters and output of log_softmax. The result points into the call. */
 struct picked_log make_picked_log(
     const void *param, const struct operand *out, const struct call *c);
 /* Sets dx[0 .. n - 1] to the gradient of elements from .. from + n - 1 of a row. */

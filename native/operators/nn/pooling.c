@@ -69,7 +69,8 @@ static int pool_check(void *param)
   return TY_OK;
 }
 
-static int pool1_check(void *param) /* its choices, in Pooling's numbers */
+/* Replaces the choices of Pooling_v1 by Pooling's numbers, and checks. */
+static int pool1_check(void *param)
 {
   static const int type[] = { POOL_AVG, POOL_MAX, POOL_SUM };
   static const int convention[] = { POOL_FULL, POOL_VALID };
@@ -195,8 +196,8 @@ static const struct kernel pool_back_cpu[] = {
     .blocks = IN_BLOCKS(7, 1), .fuses = CAN(POST_ACT_GRAD) }, { 0 }
 };
 
-/* Returns how many outputs the reference has besides: its maximum over leading channels has a
-** workspace for one. */
+/* Returns how many more outputs the reference has: its max pooling with channels on axis 1 has a
+** workspace as an output. */
 static int further_outputs(const void *param)
 {
   const struct pool_param *p = param;

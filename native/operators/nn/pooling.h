@@ -1,4 +1,4 @@
-/* pooling.h - shared by the files of pooling: parameters, windows, a run.
+/* pooling.h - common parts of the pooling files: parameters, windows, a run.
 **
 ** Every layout is treated as `outer` planes of (depth, height, width, inner): channels first have
 ** batch * channels planes and inner = 1; channels last a plane per sample and inner = channels;
@@ -75,6 +75,7 @@ static inline int64_t pool_outputs_under(
   return MIN(q->w + q->n, pool_ceil_div(w->in + w->pad - k, w->stride)) - *first;
 }
 
+/* Returns the index of output column w of a piece, at its first channel. */
 static inline int64_t pool_output_at(const struct pool *p, const struct pool_piece *q, int64_t w)
 {
   const struct pool_axis *a = p->g.a;
@@ -101,8 +102,8 @@ static inline struct pool_columns pool_find_columns(
   return (struct pool_columns){ x, MAX(end - x, 0) };
 }
 
-/* Called for one tap: n inputs from in_at on, `stride` apart, belong to the outputs from out_at on,
-** which are row[row_at ..]. */
+/* Processes one tap: the n inputs from in_at on, `stride` apart, belong to the n outputs from
+** out_at on, which are row[row_at ..]. */
 typedef void (*pool_tap_fn)(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
     int64_t row_at, int64_t stride, int64_t n);
 void pool_each_tap(const struct pool *p, const struct pool_piece *q, void *row, pool_tap_fn tap);
@@ -116,8 +117,8 @@ struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q,
 struct pool pool_make(const struct call *c, const struct operand *data);
 void pool_run(struct pool *p);
 
-/* Cases of pool_run, for one direction each: a piece; a plane with `small`, with `pairs`; n planes
-** with `whole`. */
+/* Cases of pool_run, for one direction each: a piece; a plane with `small` or `pairs`; a plane of n
+** elements with `whole`. */
 void pool_piece_forward(const struct pool *p, const struct pool_piece *q);
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q);
 void pool_small_forward(const struct pool *p, int64_t plane);

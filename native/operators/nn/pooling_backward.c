@@ -1,8 +1,8 @@
 /* pooling_backward.c - gradients of pooling, a piece or a plane at a time.
 **
 ** The gradient of max goes to the tap that forward has noted. If none was noted (global pooling,
-** Pooling_v1, three axes, channels last), taps are compared with the maximum in row-major order,
-** and the first equal one gets the gradient.
+** Pooling_v1, three axes, channels last), taps are compared with the maximum in row-major order:
+** the first equal one gets the gradient, or in Pooling_v1 every equal one.
 */
 #include "operators/nn/pooling.h"
 #include "kernel/vec/pool.h"
@@ -33,8 +33,8 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
         dx, dy, vec_at(p->r, p->x, x), vec_at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
 }
 
-/* Adds the gradients of sums and means with inner = 1: columns of the windows into one line, then
-** the line to each row. */
+/* Adds the gradients of sums and means with inner = 1: first those of the windows' columns into one
+** line, then the line to each row. */
 static void scatter_piece(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
   _Alignas(64) char line[POOL_WIDE * sizeof(double)];
@@ -53,6 +53,7 @@ static void scatter_piece(const struct pool *p, const struct pool_piece *q, cons
       r->add(vec_at(r, p->out, pool_line_at(p, q, kd, kh) + s.x), line, s.n);
 }
 
+/* Adds the gradients of maxima to the taps that forward has noted. */
 static void scatter_argmax(const struct pool *p, const struct pool_piece *q, const void *dy)
 {
   /* offsets in the plane, less stride times the output's column */
@@ -70,6 +71,7 @@ static void scatter_argmax(const struct pool *p, const struct pool_piece *q, con
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
+/* Copies n head gradients to row, 0 where a fused relu has no gradient. */
 static void copy_heads(const struct pool *p, int64_t from, int64_t n, void *row)
 {
   const struct vec_ops *r = p->r;
@@ -79,8 +81,8 @@ static void copy_heads(const struct pool *p, int64_t from, int64_t n, void *row)
     memcpy(row, vec_at(r, p->dy, from), r->size * (size_t)n);
 }
 
-/* Works on a copy of the head gradients: for avg divided by the window's size, for max set to 0 as
-** maxima are found. */
+/* Uses a copy of the head gradients: avg divides it by the windows' sizes, max sets an element to 0
+** when its maximum is found. */
 void pool_piece_backward(const struct pool *p, const struct pool_piece *q)
 {
   _Alignas(64) char row[POOL_WIDE * sizeof(double)];
@@ -115,7 +117,7 @@ void pool_pairs_backward(const struct pool *p, int64_t plane)
     }
 }
 
-/* Computes the gradient of a plane that is one window; not for lp. */
+/* Computes the gradient of a plane of n elements that is one window; not for lp. */
 void pool_whole_backward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;

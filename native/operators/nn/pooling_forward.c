@@ -34,6 +34,7 @@ static void pool_block(const struct pool *p, const struct pool_piece *q, void *y
 
 /* -- reduced rows: inner = 1 ------------------------------------------------------------------- */
 
+/* Reduces the rows of the windows of a piece to one line, for input columns s. */
 static void reduce_rows(
     const struct pool *p, const struct pool_piece *q, const struct pool_columns *s, void *line)
 {
@@ -49,6 +50,7 @@ static void reduce_rows(
     }
 }
 
+/* Reduces the columns of a line to the outputs of a piece. */
 static void reduce_columns(const struct pool *p, const struct pool_piece *q,
     const struct pool_columns *s, const void *line, void *row)
 {
@@ -77,8 +79,8 @@ static void reduce_piece(const struct pool *p, const struct pool_piece *q, void 
 
 /* -- pieces ------------------------------------------------------------------------------------ */
 
-/* Writes the tap of each window's first maximum: taps are visited backwards, so that it is written
-** last. */
+/* Notes the tap of each window's first maximum: taps are visited backwards, so that the first one
+** is written last. */
 static void find_argmax(const struct pool *p, const struct pool_piece *q)
 {
   int32_t argmax[POOL_WIDE];
@@ -139,7 +141,7 @@ void pool_pairs_forward(const struct pool *p, int64_t plane)
   }
 }
 
-/* Computes a plane of maxima whose windows have few columns, rows and columns at once. */
+/* Computes the maxima of a plane whose windows have few columns, without reducing rows first. */
 void pool_small_forward(const struct pool *p, int64_t plane)
 {
   const struct vec_ops *r = p->r;
@@ -165,7 +167,7 @@ void pool_small_forward(const struct pool *p, int64_t plane)
   }
 }
 
-/* Computes a plane that is one window; not for lp. */
+/* Computes the output of a plane of n elements that is one window; not for lp. */
 void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct vec_ops *r = p->r;

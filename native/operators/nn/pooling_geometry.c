@@ -1,8 +1,8 @@
 /* pooling_geometry.c - which inputs are under a window, and which outputs are under a tap.
 **
-** An output row is built tap by tap: for each tap of the window, the outputs for which it is
-** inside the data take part at once, so that inner loops run along the width (or the channels),
-** whatever the window.
+** An output row is computed tap by tap: for each tap of the window, all outputs for which that tap
+** is inside the data are updated together, so that inner loops run along the width (or the
+** channels) for any window.
 */
 #include "operators/nn/pooling.h"
 
@@ -35,7 +35,7 @@ struct pool_planes pool_make_planes(const struct pool_param *p, const ty_desc *i
   return g;
 }
 
-/* Joins windows that are in one row, and fill all rows, to one long row of a plane. */
+/* Joins the rows of a plane to one long row, if windows have one row each and fill the rows. */
 static void join_rows(struct pool_planes *g)
 {
   struct pool_axis *w = &g->a[2];
@@ -84,6 +84,7 @@ bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w
   return axis_covers_pad(&a[0], q->d) || axis_covers_pad(&a[1], q->h) || axis_covers_pad(&a[2], w);
 }
 
+/* Returns 1 / the divisor of avg for the window at column w. */
 static double inverse_size(const struct pool *p, const struct pool_piece *q, int64_t w)
 {
   const struct pool_axis *a = p->g.a;
@@ -110,6 +111,7 @@ void pool_average_row(const struct pool *p, const struct pool_piece *q, void *ro
   }
 }
 
+/* Calls tap for row (kd, kh) of a piece's windows. */
 static void tap_row(const struct pool *p, const struct pool_piece *q, int64_t kd, int64_t kh,
     void *row, pool_tap_fn tap)
 {

@@ -12,7 +12,7 @@
 #include "operators/nn/rnn.h"
 
 #define FIELD(f) offsetof(struct rnn_param, f)
-/* after these `quantized` may follow */
+/* _contrib_quantized_rnn adds `quantized` to these */
 #define RNN_PARAMS \
   { "state_size", P_INT, FIELD(state_size), NULL, "units H of a layer and direction", NULL, \
     "[1,]" }, \
@@ -90,8 +90,8 @@ static const char *rnn_grad(const void *param)
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Returns whether the sizes of parameters and reserve stay below 2^53. Products are made in double,
-** which only grow. */
+/* Returns whether the sizes of parameters and reserve are below 2^53. They are computed in double,
+** which cannot overflow here. */
 static bool is_countable(const struct rnn *n)
 {
   double gates = (double)(n->gates + 1) * (double)n->units, p = (double)n->outputs,

@@ -1,4 +1,4 @@
-/* rnn.h - shared by the files of RNN: sizes, one run, one pass through a layer. */
+/* rnn.h - common parts of the RNN files: sizes, one run, one pass through a layer. */
 #pragma once
 #include "kernel/gemm/gemm.h"
 #include "kernel/vec/vec.h"
@@ -14,15 +14,16 @@ enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* mode */
 struct rnn {
   const struct vec_ops *r;
   int     dtype, mode;
-  int     type;                                       /* of its products (gemm.h) */
+  int     type;                                       /* type of the products (gemm.h) */
   int64_t time, batch, inputs, layers, directions;
-  int64_t gates;                                      /* of a unit */
-  int64_t units;                                      /* of a layer and direction */
+  int64_t gates;                                      /* gates per unit */
+  int64_t units;                                      /* units per layer and direction */
   int64_t outputs;                                    /* units, or the size of their projection */
   bool    projects;
   double  p;
 };
 struct rnn rnn_make_sizes(const struct rnn_param *p, const ty_desc *data);
+/* Returns the elements of a layer's input per step and sample. */
 int64_t rnn_input_size(const struct rnn *n, int64_t layer);
 /* Returns the elements of all weights and biases. */
 int64_t rnn_parameter_count(const struct rnn *n);
@@ -62,7 +63,9 @@ struct rnn_run {
   void  *kept;
   void  *layer[2];                                    /* outputs of inner layers, or gradients */
   void  *dropped;                                     /* a layer's input after dropout */
-  void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
+  /* forward: b_x + b_h; input product of some steps; gru: recurrent product, inner product of the
+  ** candidate; lstm: cell; state before its projection */
+  void  *bias, *pre, *hx, *hn, *c, *hidden;
   void  *dgx, *dgh;                                   /* backward: of the gates; gru has two */
   void  *dh;                                          /* backward: of the state */
   void  *dc;                                          /* backward: of the cell */
@@ -88,6 +91,7 @@ struct rnn_pass {
 struct rnn_pass rnn_make_pass(
     const struct rnn_run *w, int64_t layer, int64_t d, const void *x, void *y);
 
+/* Returns the time of a step of direction d. */
 static inline int64_t rnn_time_of(const struct rnn *n, int64_t d, int64_t step)
 {
   return d ? n->time - 1 - step : step;
@@ -96,6 +100,7 @@ static inline const void *rnn_weight(const struct rnn_run *w, int64_t offset)
 {
   return vec_at(w->n.r, w->weights, offset);
 }
+/* Returns the output of a pass at time t; its rows are directions * outputs elements apart. */
 static inline void *rnn_output_at(const struct rnn_run *w, const struct rnn_pass *l, int64_t t)
 {
   return vec_at(w->n.r, l->y, t * w->n.batch * w->n.directions * w->n.outputs);

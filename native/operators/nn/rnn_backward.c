@@ -1,5 +1,5 @@
-/* rnn_backward.c - RNN backward: steps of about 1000 rows are run backwards for the gradients of
-** the gates; then long products give the other gradients.
+/* rnn_backward.c - RNN backward: groups of steps, about 1000 rows each, are run backwards for the
+** gradients of the gates, from which large products then compute those of weights and inputs.
 */
 #include "operators/nn/rnn.h"
 #include "kernel/vec/cell.h"
@@ -14,6 +14,7 @@ static int64_t steps_at_once(const struct rnn *n)
   return (n->time + parts - 1) / parts;
 }
 
+/* Sets the pointers of a run to parts of scratch. */
 static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
@@ -71,8 +72,8 @@ static void step_cells_back(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Computes the gradient of the state before its projection, from those of the projected state,
-** which are kept for the gradient of the projection. */
+/* Sets dh to the gradient of the state before its projection. That of the projected state, dr plus
+** dy, is kept in w->projected for the gradient of the projection. */
 static int unproject_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t t, int64_t t0)
 {
@@ -87,7 +88,7 @@ static int unproject_gradient(
       rnn_weight(w, l->at.wr), n->units, false, w->dh, n->units);
 }
 
-/* Computes the gradients of one step. Those of the gates begin with time t0's. */
+/* Computes the gradients of step `index`. t0: the first time in dgx, dgh and projected. */
 static int backward_step(
     const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t index, int64_t t0)
 {
@@ -117,12 +118,12 @@ static int backward_step(
 
 /* -- gradients of the weights ------------------------------------------------------------------ */
 
-/* Times first .. first + count - 1; last: the end of the sequence, where backward begins. */
+/* Times first .. first + count - 1. last: they have the last step, with which backward begins. */
 struct step_range { int64_t first, count; bool last; };
 
-/* Recomputes the states of an lstm for times from t on, from gates and cells. */
 struct state_remake { const struct rnn_run *w; const struct rnn_pass *l; int64_t t; };
 
+/* Recomputes rows begin .. end - 1 of an lstm's states from time t on, from gates and cells. */
 static void remake_states(int64_t begin, int64_t end, void *context)
 {
   const struct state_remake *a = context;
@@ -136,8 +137,8 @@ static void remake_states(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Computes dW_h: the states before each step of the range times its gate gradients; the first
-** step's is the initial state. */
+/* Adds to dW_h the products of the gate gradients of a range and the states before its steps;
+** before the first step that is the initial state. The range with the last step overwrites dW_h. */
 static int recurrent_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
@@ -167,7 +168,8 @@ static int recurrent_gradient(
       l->y ? n->directions * n->outputs : n->units, add, dw, n->outputs);
 }
 
-/* Computes dW_r: the gradients of the projected states of the range times the states. */
+/* Adds to dW_r the products of the gradients of the projected states of a range and its states. The
+** range with the last step overwrites dW_r. */
 static int projection_gradient(
     const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
 {
@@ -178,6 +180,8 @@ static int projection_gradient(
       w->projected, n->outputs, w->states, n->units, !s->last, dw, n->units);
 }
 
+/* Adds the gate gradients dg of a range to the sums in `column`, which the range with the last step
+** sets to 0 before. */
 static void bias_sums(
     const struct rnn_run *w, const struct step_range *s, const void *dg, double *column)
 {
@@ -225,7 +229,7 @@ static void copy_or_clear(
 
 /* -- one layer in one direction ---------------------------------------------------------------- */
 
-/* Gradients that are given, and those to compute. */
+/* The given gradients dy, dhy and dcy, and those to compute; NULL: none. */
 struct rnn_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
 /* Runs steps from .. from + count - 1 backwards, then computes the gradients that follow from those
@@ -282,8 +286,8 @@ static int backward_layer(
   return TY_OK;
 }
 
-/* Computes the gradients. in: data, parameters, state [, state_cell] [, output: but for an lstm
-** that does not project], reserve, head gradients of output [, state [, cell]]. */
+/* Computes the gradients. in: data, parameters, state [, state_cell] [, output, except for an lstm
+** without projection], reserve, head gradients of output [, state [, cell]]. */
 int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;

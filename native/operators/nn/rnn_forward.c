@@ -18,21 +18,21 @@ static size_t packed_input(const struct rnn *n, int64_t gates)
       n->type, gates, MAX(n->inputs, n->layers > 1 ? n->directions * n->outputs : 0));
 }
 
-enum { FEW_ROWS = 8 };                                /* rows of all steps that use a weight */
+enum { FEW_ROWS = 8 };                                /* most rows that read weights in place */
 
 /* Returns whether there are so few rows that weights are read in place: packing would cost more
 ** than it saves. */
 static bool has_few_rows(const struct rnn *n) { return n->time * n->batch <= FEW_ROWS; }
 
-/* Returns whether weights are so large that W_h is packed into the memory of W_x, after the inputs'
-** product of all steps. */
+/* Returns whether weights are so large that W_h is packed into the memory of W_x, after the input
+** products of all steps. */
 static bool packs_in_turn(const struct rnn *n)
 {
   return packed_input(n, rnn_gate_rows(n)) > rnn_bytes(n, n->time * n->batch * rnn_gate_rows(n));
 }
 
-/* Returns whether W_h is read in place: for few rows, also with large weights, of which W_x is
-** packed for some gates at a time. */
+/* Returns whether W_h is read in place: for few rows in all, or for few rows per step and large
+** weights, where W_x is packed for some gates at a time. */
 static bool reads_unpacked(const struct rnn *n)
 {
   return has_few_rows(n) || (packs_in_turn(n) && n->batch <= GEMM_FEW);
@@ -58,17 +58,20 @@ static size_t packed_layers(const struct rnn *n)
   return bytes;
 }
 
+/* Returns the gates whose W_x is packed at a time. */
 static int64_t gates_at_once(const struct rnn *n)
 {
   return reads_unpacked(n) ? MIN(rnn_gate_rows(n), 512) : rnn_gate_rows(n);
 }
 
-/* Returns the steps of the inputs' product at a time: some 256 rows, which stay in the cache. */
+/* Returns the steps of one input product: about 256 rows, which stay in the cache, or all steps if
+** W_h is packed in turn. */
 static int64_t steps_at_once(const struct rnn *n)
 {
   return packs_in_turn(n) ? n->time : MIN(n->time, MAX(1, 256 / MAX(n->batch, 1)));
 }
 
+/* Sets the pointers of a run to parts of scratch. */
 static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
 {
   const struct rnn *n = &w->n;
@@ -118,6 +121,8 @@ static void step_cells(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Adds the recurrent product of step `index` to pre, the input product of its rows, and computes
+** gates, cell and state. */
 static int forward_step(
     const struct rnn_run *w, const struct rnn_pass *l, int64_t index, void *pre, void *cell)
 {
@@ -162,6 +167,7 @@ static void copy_rows(
     memcpy(vec_at(r, y, i * width), vec_at(r, x, i * row), r->size * (size_t)width);
 }
 
+/* Copies the last state and cell of a pass to hy and cy, where these are not NULL. */
 static void final_states(const struct rnn_run *w, const struct rnn_pass *l, void *hy, void *cy)
 {
   const struct rnn *n = &w->n;
@@ -232,7 +238,7 @@ static int keep_weights(struct rnn_run *w, struct call *c)
   NEED(at, TY_EMEMORY, "out of memory: packed weights of %zu bytes", bytes);
   w->kept = at;
   for (int64_t i = 0; i < n->layers * n->directions && !fresh; i++) {
-    /* only its offsets of weights are used */
+    /* only the input size and the offsets of this pass are used */
     struct rnn_pass l = rnn_make_pass(w, i / n->directions, i % n->directions, at, at);
     gemm_pack(n->type, true, rnn_gate_rows(n), l.in, rnn_weight(w, l.at.wx), l.in, at);
     if (!reads_unpacked(n))

@@ -1,4 +1,4 @@
-/* rnn_run.c - sizes and places of RNN's parameters, reserve and scratch; see rnn.c. */
+/* rnn_run.c - sizes and offsets of RNN's parameters, reserve and scratch; see rnn.c. */
 #include "operators/nn/rnn.h"
 
 /* -- sizes ------------------------------------------------------------------------------------- */
@@ -44,6 +44,8 @@ int64_t rnn_parameter_count(const struct rnn *n)
   return all_weights(n) + n->layers * n->directions * 2 * rnn_gate_rows(n);
 }
 
+/* Returns where the weights and biases of a layer and direction begin in the parameters, in
+** elements. */
 static struct rnn_offsets make_offsets(const struct rnn *n, int64_t layer, int64_t d)
 {
   int64_t gates = rnn_gate_rows(n), start = 0;
@@ -56,9 +58,9 @@ static struct rnn_offsets make_offsets(const struct rnn *n, int64_t layer, int64
   return p;
 }
 
-/* Counts the private output: per layer and direction gates and, but for rnn, a further number per
-** unit and step (lstm: cell, gru: inner product of the candidate); then the outputs of all layers
-** but the last. */
+/* Counts a step of the private output, which has for each layer, direction and step the gates and,
+** except for rnn, one more number per unit (lstm: cell, gru: inner product of the candidate); then
+** the outputs of all layers but the last. */
 int64_t rnn_step_reserve(const struct rnn *n)
 {
   return n->batch * (rnn_gate_rows(n) + (n->mode == LSTM || n->mode == GRU ? n->units : 0));

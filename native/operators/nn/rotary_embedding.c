@@ -134,6 +134,7 @@ struct rotary_job {
     } \
   }
 
+/* Rotates pairs of one head at one position. */
 static void turn_pairs(const struct rotary_job *j, const void *from, void *to, int64_t pairs,
     const double *cosine, const double *sine)
 {

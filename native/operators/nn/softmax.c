@@ -17,7 +17,7 @@ struct soft_param {
   double temperature;
   /* set by the check of log_softmax: the result is the logarithm */
   bool is_log;
-  /* set by the check of softmin: of -data */
+  /* set by the check of softmin: data is negated */
   bool negated;
 };
 
@@ -98,7 +98,7 @@ static int soft_shape(struct infer *s)
   return shape_is(s, &s->in[1], MAX(n, 1), rest);
 }
 
-/* Returns how many values a length may have, from 0 to all elements along axis; 0: unknown. */
+/* Returns the number of possible lengths, 0 to the size of the axis; 0: unknown. */
 static int64_t row_counts(const struct infer *s, int *input)
 {
   const ty_desc *d = &s->in[0];
@@ -129,9 +129,9 @@ struct soft {                                         /* one run, forward or bac
   double scale;
   bool   log, back;
   const struct operand *length;
-  /* back, with log: of one element of each row, instead of dy; NULL: of all */
+  /* back, with log: head gradients of one element per row, in place of dy; NULL: unused */
   const struct picked_log *picked;
-  const struct operand *index, *beside;               /* of BESIDE_PICK, and its result, or NULL */
+  const struct operand *index, *beside;               /* BESIDE_PICK: index, output; else NULL */
   const void *x;                                      /* data; back: the output */
   const void *dy;
   void  *y;                                           /* back: gradient of data */
@@ -142,6 +142,7 @@ static void clear_rest(struct soft *o, void *y, int64_t from)
   for (int64_t c = from; c < o->s.k; c++) o->r->set(y, c * o->s.inner, 0);
 }
 
+/* Computes a row whose length is given. */
 static void with_length(struct soft *o, int64_t row)
 {
   int64_t start = row / o->s.inner * o->s.k * o->s.inner + row % o->s.inner;
@@ -155,6 +156,7 @@ static void with_length(struct soft *o, int64_t row)
   clear_rest(o, y, n);
 }
 
+/* Computes a row or, with inner > 1, n neighbouring columns, from index `start` on. */
 static void soft_strip(struct soft *o, int64_t start, int64_t n)
 {
   const struct vec_ops *r = o->r;
@@ -171,13 +173,13 @@ static void soft_strip(struct soft *o, int64_t start, int64_t n)
     r->softmax->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
-/* Returns the index of a row, moved to the nearest end where it is out of range. */
+/* Returns the index of the picked element of a row, clipped to 0 .. k - 1. */
 static int64_t picked_index(const struct operand *index, int64_t row, int64_t k)
 {
   return MIN(MAX(index_of(index, row), 0), k - 1);
 }
 
-/* Computes a row with BESIDE_PICK. */
+/* Computes a row and the logarithm of its picked element, for BESIDE_PICK. */
 static void pick_beside(struct soft *o, int64_t row)
 {
   const struct vec_ops *r = o->r;
@@ -322,7 +324,7 @@ void picked_log_part(const struct picked_log *l, int64_t row, int64_t from, int6
 /* -- half types: rows that become float32 one at a time ---------------------------------------- */
 
 struct half_soft {
-  struct soft o;                                      /* its operands are as they are stored */
+  struct soft o;                                      /* x, y and dy have the half type */
   cast_fn widen, narrow;
   float *rows;                                        /* three per thread */
 };

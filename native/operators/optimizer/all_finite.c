@@ -32,6 +32,7 @@ static int sums_shape(struct infer *s)
 
 /* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
+/* maximum pieces of an array; minimum elements of a piece, if there are several */
 enum { PIECES = 64, LEAST = 4096 };
 struct pieces {
   const struct operand *x;
@@ -56,7 +57,7 @@ static void run_pieces(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* Adds up of() over blocks, which are split by size alone. */
+/* Returns the sum of of() over blocks, which depend on the array's size alone. */
 static double sum_blocks(const struct operand *x, double (*of)(const double *, int64_t))
 {
   struct pieces p = { .x = x, .n = desc_count(&x->d), .of = of };
@@ -142,7 +143,7 @@ static int close_type(struct infer *s)
   return type_is(s, &s->out[0], TY_U8);
 }
 
-/* Returns whether two numbers are close; infinities are close to themselves alone. */
+/* Returns whether two numbers are close; an infinity is close only to itself. */
 static bool is_close(const struct close *p, double a, double b)
 {
   if (isnan(a) || isnan(b)) return p->equal_nan && isnan(a) && isnan(b);

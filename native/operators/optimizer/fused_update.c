@@ -3,8 +3,8 @@
 ** Forward returns the weight itself. The gradient's kernel does the optimizer's step on the weight
 ** and the states in place, as soon as the gradient is complete and nothing reads the old weight any
 ** more, so the gradient needs no permanent array. Rates are an array, so that they may change from
-** step to step. They are marked as changed, though they are not, so that they are an auxiliary
-** state, which needs no gradient.
+** step to step. Their port is marked as changed although they are not, which makes them an
+** auxiliary state without a gradient.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -12,7 +12,7 @@
 
 struct learn { struct update update; int64_t rule, at; };
 
-/* In the order of the choice below. */
+/* The rules, in the order of the choices of parameter `rule`. */
 static const struct rule { const char *op, *in, *reads; } rules[] = {
   { "sgd_update",         "weight rates!",                 "g0 i0! i1" },
   { "sgd_mom_update",     "weight mom! rates!",            "g0 i0! i1! i2" },

@@ -5,8 +5,8 @@
 ** the groups. Output i is the new weight i. LAMB takes the norms between its two phases here. Norms
 ** are sums of squares in float64, over parts that depend on the size alone.
 **
-** _multi_update is that of any rule: its inputs are all weights, then all gradients, then the first
-** state of each weight and so on, so that one text says which bytes results may take (`inplace`).
+** _multi_update applies any rule: its inputs are all weights, then all gradients, then the first
+** state of each weight and so on, so that one text says which memory results may use (`inplace`).
 */
 #include "kernel/primitives.h"
 #include "kernel/strided_copy.h"
@@ -68,7 +68,7 @@ static struct form form_of_rule(const struct multi *p)
   return f;
 }
 
-/* Adds "grad_3" for name k of a group and weight 3. */
+/* Adds the name of input k of weight i: "grad_3". */
 static void add_name(struct text *t, const struct form *f, int k, int64_t i)
 {
   const char *s = f->group;
@@ -77,7 +77,7 @@ static void add_name(struct text *t, const struct form *f, int k, int64_t i)
   text_add(t, "%s%.*s_%d%s", t->n ? " " : "", (int)name, s, (int)i, name < n ? "!" : "");
 }
 
-/* Returns "weight_0 grad_0 weight_1 grad_1 lrs wds", valid until this thread's next one. */
+/* Returns "weight_0 grad_0 weight_1 grad_1 lrs wds", valid until this thread's next call. */
 static const char *input_names(const struct multi *p, const struct form *f)
 {
   static __thread struct text t;
@@ -221,7 +221,7 @@ static const struct param lamb[] = {
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Finds the parameters of weight i; of preloaded ones, the addresses of rate and decay. */
+/* Returns the parameters of weight i. Preloaded: sets `live` to the addresses of rate and decay. */
 static struct update find_rates(
     const struct call *c, const struct form *f, int64_t i, struct live_number live[2])
 {
@@ -260,7 +260,7 @@ static int run_groups(struct call *c, const struct form *f)
   return code ? code : started;
 }
 
-enum { NORM_PARTS = 64 };
+enum { NORM_PARTS = 64 };                             /* most parts of an array */
 struct norm_sums { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
 
 static void norm_part(int64_t begin, int64_t end, void *context)
@@ -290,7 +290,8 @@ static double sum_square(const struct operand *x)
   return sum;
 }
 
-/* Returns the root of the sum of squares of x, as one number of this dtype. */
+/* Sets y, one number, to the root of the sum of squares of x. tmp: scratch of a device's function.
+** Returns a code. */
 static int compute_norm(const struct call *c, const struct operand *x, struct operand *y, void *tmp)
 {
   const struct primitives *other = primitives_of(c->device);
@@ -304,7 +305,7 @@ static int compute_norm(const struct call *c, const struct operand *x, struct op
 /* Returns the dtype in which a weight's step is computed. */
 static int step_dtype(const ty_desc *weight) { return weight->dtype == TY_F64 ? TY_F64 : TY_F32; }
 
-/* bytes of two norms; scratch also has that of the norms, and the longest direction */
+/* bytes of two norms; scratch also holds that of computing norms, and the longest direction */
 enum { NORMS = 2 * ALIGN };
 static size_t direction_bytes(const struct call *c)
 {
@@ -385,7 +386,7 @@ static int run_rule(struct call *c)
   return run_groups(c, &f);
 }
 
-/* A new weight may have the memory of the old one. */
+/* A new weight may use the memory of the old one. */
 #define MULTI(name_, id, stride_, params_, check_, doc_) \
   { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, \
     .flags = OP_NAMED_INPUT, \

@@ -17,7 +17,8 @@ int update_check(void *param)
   return TY_OK;
 }
 
-static int ftml_check(void *param) /* its epsilon is float64 */
+/* Rounds the parameters to float32, except epsilon. */
+static int ftml_check(void *param)
 {
   double epsilon = ((struct update *)param)->epsilon;
   update_check(param);
@@ -27,7 +28,7 @@ static int ftml_check(void *param) /* its epsilon is float64 */
 
 /* -- inference --------------------------------------------------------------------------------- */
 
-/* Infers weight, gradient and output alike; states are float32. */
+/* Infers the types: weight, gradient and output have one; states are float32. */
 static int master_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->in[1]));
@@ -36,7 +37,8 @@ static int master_type(struct infer *s)
   return TY_OK;
 }
 
-static int phase1_type(struct infer *s) /* what it gives goes on in float32 */
+/* Infers the types: the step that is returned is float32. */
+static int phase1_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->in[1]));
   for (int i = 2; i < s->nin; i++) TRY(type_is(s, &s->in[i], TY_F32));
@@ -49,7 +51,8 @@ static int phase2_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-static int scale_type(struct infer *s) /* rescale_grad may have any dtype */
+/* Infers the types; rescale_grad may have any dtype. */
+static int scale_type(struct infer *s)
 {
   int dtype = s->in[0].dtype;
   for (int i = 0; i < s->nin - 1; i++) TRY(type_is(s, &s->in[i], dtype));
@@ -73,7 +76,8 @@ int update_infer_number(struct infer *s, const ty_desc *weight, ty_desc *slot)
   return TY_OK;
 }
 
-/* Infers all as the weight, but for inputs first .. last: norms and scales. */
+/* Infers the weight's shape for inputs and output, except for inputs first .. last, which are norms
+** or scales. */
 static int shape_alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++)

@@ -267,6 +267,7 @@ static int join_type(struct infer *s)
   return TY_OK;
 }
 
+/* Concatenates along an axis, with all inputs rescaled to the widest range. */
 static int join_run(struct call *c)
 {
   int64_t axis = ((const struct join_param *)c->param)->dim, at = 0;

@@ -48,7 +48,7 @@ static size_t lstm8_scratch(const struct call *c)
 }
 
 /* Visits the rows of a matrix. to NULL: raises most[row] to the largest magnitude of the row. Else
-** writes the weights, rounded by most[row], to `to`. */
+** writes the weights to `to`, rounded to multiples of most[row] / 127. */
 static void visit_rows(float *most, float *to, const float *w, int64_t rows, int64_t n)
 {
   for (int64_t i = 0; i < rows * n; i++) {

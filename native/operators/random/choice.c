@@ -1,14 +1,15 @@
 /* choice.c - random choices: _sample_multinomial, _sample_unique_zipfian, _shuffle.
 **
-** Element i of a draw is a function of (seed, the draw's counter, node, i) alone, with further
-** words as in kernel/variates.h. A row of unique numbers is one element, and so is a step of a
-** permutation.
+** Element i of a draw depends only on (seed, the draw's counter, node, i); an element that needs
+** more random words takes them as described in kernel/variates.h. A row of unique numbers is one
+** element; each step of a permutation is an element.
 */
 #include "kernel/element/choice.h"
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
+/* Returns uniform number `round` of an element, in [0, 1). */
 static double unit_at(const struct call *c, uint64_t element, uint64_t round)
 {
   struct rng_key k = make_rng_key(c);
@@ -71,8 +72,8 @@ static int multinomial_type(struct infer *s)
   return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
 }
 
-/* Adds up the first 1, 2, ... probabilities of each row; the last sum becomes NaN if there is none
-** or a bad one. */
+/* Stores the running sums of the probabilities of rows begin .. end - 1 in scratch (rows, classes).
+** The last sum of a row is NaN if a probability is negative or NaN or if all are 0. */
 static void multinomial_sums(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
@@ -95,6 +96,7 @@ static void store_number(const struct operand *y, int64_t i, double v)
   set_number(elements_at(y->p, i, dtype_size(y->d.dtype)), y->d.dtype, v);
 }
 
+/* Draws elements begin .. end - 1 of the output from the sums in scratch. */
 static void multinomial_draws(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
@@ -129,8 +131,10 @@ static int multinomial_run(struct call *c)
   return TY_OK;
 }
 
+/* Computes the gradient of data, which is 0 without get_prob. in, with get_prob: head gradient of
+** the logarithms, data, drawn indices. */
 static int multinomial_back(
-    struct call *c) /* in, with get_prob: head gradient 1, data, drawn indices */
+    struct call *c)
 {
   struct operand *dx = &c->out[0];
   TRY(move_zero(c->device, dx->p, desc_bytes(&dx->d)));
@@ -176,8 +180,9 @@ static int zipfian_type(struct infer *s)
   return type_is(s, &s->out[1], TY_I64);
 }
 
+/* Returns the slots of the hash table for one row: a power of two, at least twice the numbers. */
 static int64_t slots_for(
-    const ty_desc *d) /* of a hash table for a row: a power of two, at most half full */
+    const ty_desc *d)
 {
   int64_t n = 4;
   while (n < 2 * d->dim[1]) n *= 2;
@@ -189,6 +194,7 @@ static size_t zipfian_scratch(const struct call *c)
   return sizeof(int64_t) * (size_t)slots_for(&c->out[0].d);
 }
 
+/* Draws numbers for each row until enough of them differ, and counts the draws. */
 static int zipfian_run(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
@@ -219,6 +225,8 @@ static size_t shuffle_scratch(const struct call *c)
   return sizeof(int64_t) * (size_t)c->in[0].d.dim[0];
 }
 
+/* Builds a permutation by an inside-out Fisher and Yates shuffle and copies the rows in its
+** order. */
 static int shuffle_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;

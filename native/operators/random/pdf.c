@@ -1,11 +1,11 @@
-/* pdf.c - densities at given points: _random_pdf_*. Each element of the parameters has a block
-** of samples, the dims of `sample` that the parameters lack; the Dirichlet's parameters and
-** samples are vectors along the last axis.
+/* pdf.c - densities at given points: _random_pdf_*. `sample` has the dims of the parameters and
+** then further ones, which form the block of samples of one element of the parameters. Parameters
+** and samples of the Dirichlet law are vectors along the last axis.
 **
-** A law is its log density and the slopes of that; the density is its exponential, so a gradient
-** is head gradient times slope, times the density unless is_log. Everything is computed in
-** double; sums over a block go in order. Counts (both negative binomial laws and Poisson) give
-** their sample no gradient. Note that the gamma law takes a rate here, while the sampling
+** A law is given by its log density and the derivatives of the log density. The gradient is head
+** gradient times derivative, and times the density unless is_log is set. Everything is computed in
+** double, and sums over a block are taken in order. The laws of counts (Poisson and both negative
+** binomial laws) have no gradient of sample. The gamma law takes a rate here, while the sampling
 ** operators take a scale. Parameters outside their range give NaN.
 */
 #include "kernel/element/density.h"
@@ -16,7 +16,7 @@
 
 struct density {
   double (*log)(double x, double a, double b);
-  /* by x, a, b; d comes zeroed */
+  /* sets d to the derivatives of log by x, a and b; the caller has set d to 0 */
   void   (*slope)(double x, double a, double b, double d[3]);
 };
 
@@ -28,11 +28,11 @@ static const struct param pdf_params[] = {
   { 0 }
 };
 
-/* arrays by element, and where the parameters of a sample are */
+/* The arrays of a call. Sample i has the parameters at index i / block. */
 struct points {
   const struct density *law;
   const struct operand *x, *a;
-  const struct operand *b;                            /* NULL: there is no second parameter */
+  const struct operand *b;                            /* NULL: the law has one parameter */
   const struct operand *g, *y;                        /* backward: head gradient and density */
   const struct operand *out;
   int64_t block;                                      /* samples per parameter */
@@ -95,8 +95,9 @@ static void slope_part(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Computes the gradients. in: head gradient, output, inputs. */
 static int slope_run(
-    struct call *c, const struct density *law) /* in: head gradient, output, inputs */
+    struct call *c, const struct density *law)
 {
   struct points p = make_points(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
@@ -105,7 +106,7 @@ static int slope_run(
   return TY_OK;
 }
 
-/* Infers the shapes: parameters are alike, and their dims are the first ones of sample. */
+/* Infers the shapes: all parameters have one shape, whose dims are the leading dims of sample. */
 static int pdf_shape(struct infer *s)
 {
   if (s->nin > 2) TRY(shape_both(s, &s->in[1], &s->in[2]));
@@ -148,6 +149,7 @@ static int dirichlet_shape(struct infer *s)
 
 static int64_t width_of(const struct points *p) { return p->x->d.dim[p->x->d.ndim - 1]; }
 
+/* Returns the log density of sample i, a vector of n numbers. */
 static double dirichlet_log(const struct points *p, int64_t i, int64_t n)
 {
   double l = 0, sum = 0;
@@ -198,6 +200,7 @@ static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Computes the gradients. in: head gradient, output, sample, alpha. */
 static int dirichlet_slope(struct call *c)
 {
   struct points p = make_points(c, NULL, c->in + 2, 2);

@@ -1,10 +1,10 @@
 /* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_*
 ** (parameters per element), _random_randint.
 **
-** Element i of a draw is a function of (seed, the draw's counter, node, i) alone
-** (kernel/variates.h). A law either shifts and scales a standard variate, made a block at a time
-** by vector loops, or makes one element from as many words as it needs. All is computed in
-** double (base/laws.h). Bad parameters fail the run, on the CPU before anything is written.
+** Element i of a draw depends only on (seed, the draw's counter, node, i) (kernel/variates.h). A
+** law either shifts and scales standard variates, which vector loops draw in blocks, or draws one
+** element at a time from as many random words as it needs. Everything is computed in double
+** (base/laws.h). Bad parameters fail the run; on the CPU they do so before anything is written.
 */
 #include "kernel/primitives.h"
 #include "kernel/variates.h"
@@ -20,16 +20,19 @@ static variate_fn uniform_standard(int dtype)
 static variate_fn normal_standard(int dtype)  { return variates_here()->normal; }
 static variate_fn wait_standard(int dtype)    { return variates_here()->exponential; }
 
+/* A law has either `standard` and `affine` or `draw`; the others are NULL. */
 struct distribution {
-  const char *name;                                   /* of its functions in base/laws.h */
+  const char *name;                                   /* prefix of its functions in base/laws.h */
   const char *a;                                      /* name of the first parameter */
   const char *b;                                      /* name of the second one; NULL: none */
-  const char *want;                                   /* what they must be, for errors */
+  const char *want;                                   /* valid parameters, for errors */
   bool          (*good)(double a, double b);
-  variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
-  /* what becomes of them, or */
+  /* returns the function that draws the standard variates for results of a dtype */
+  variate_fn       (*standard)(int dtype);
+  /* returns what turns standard variates into the law's numbers; wide: float64 */
   struct law_affine (*affine)(double a, double b, bool wide);
-  double (*draw)(struct element_stream *s, double a, double b); /* one element */
+  /* draws one element */
+  double (*draw)(struct element_stream *s, double a, double b);
 };
 static const struct distribution
   uniform = { "law_uniform", "low", "high", "finite numbers, low not above high",
@@ -47,6 +50,7 @@ static const struct distribution
   generalized_negative_binomial = { "law_counts", "mu", "alpha", "finite numbers, 0 or more",
                                     law_counts_valid, NULL, NULL, law_counts };
 
+/* Fails if a and b are not valid parameters of the law. */
 static int look_at(const struct distribution *law, double a, double b)
 {
   char second[64] = "";
@@ -58,14 +62,15 @@ static int look_at(const struct distribution *law, double a, double b)
 /* -- filling arrays ---------------------------------------------------------------------------- */
 
 enum { BLOCK_ELEMENTS = 512 };                        /* elements of a block */
-/* an element that vectors draw: 1.2 ns, an estimate */
+/* nanoseconds per element drawn by vector loops: 1.2, an estimate */
 #define STANDARD_NS (PARALLEL_CHUNK_NS / 8192)
 struct filling {
   const struct call *c;
   const struct distribution *law;
   double a, b;
-  /* instead of a and b: parameters of `each` elements in turn */
+  /* arrays in place of a and b; NULL: a or b holds for all elements */
   const struct operand *pa, *pb;
+  /* elements in a row that share an entry of pa and pb: element i has entry i / each */
   int64_t each;
 };
 
@@ -82,8 +87,8 @@ static double parameter_at(const struct operand *p, double otherwise, int64_t i)
   return p ? real_of(p, i) : otherwise;
 }
 
-/* Makes elements i .. i + n - 1 from their standard variates, a row of equal parameters at a
-** time. */
+/* Computes elements i .. i + n - 1 from their standard variates z, in runs of elements that share
+** their parameters. */
 static void transform_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
 {
   const struct operand *y = &f->c->out[0];
@@ -122,6 +127,8 @@ static void single_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Draws all elements with the device's own function, which checks the parameters in arrays. Scalar
+** parameters of an affine law are passed as offset, scale and limit. */
 static int fill_on_device(const struct filling *f, const struct primitives *other)
 {
   const struct operand *y = &f->c->out[0];
@@ -151,6 +158,7 @@ static int fill_samples(struct filling *f)
   return TY_OK;
 }
 
+/* Fills the output with numbers of a law whose parameters are a and b. */
 static int random_run(struct call *c, const struct distribution *law, double a, double b)
 {
   struct filling f = { c, law, a, b, NULL, NULL, desc_count(&c->out[0].d) };
@@ -158,6 +166,7 @@ static int random_run(struct call *c, const struct distribution *law, double a, 
   return fill_samples(&f);
 }
 
+/* Fills the output with a block of numbers for each element of the parameters in c->in. */
 static int sample_run(struct call *c, const struct distribution *law)
 {
   const struct operand *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;

@@ -2,7 +2,7 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* LOOK: rows between two checks for Ctrl-C */
+/* COLUMNS: columns of a unit of work; LOOK: rows between two checks for Ctrl-C */
 enum { COLUMNS = 256, LOOK = 64 };
 struct cumsum_param { int64_t axis, dtype; };
 static const struct param running_params[] = {
@@ -66,6 +66,7 @@ RUNNING(int32_t, uint64_t)
 RUNNING(int64_t, uint64_t)
 RUNNING(bool, uint64_t)
 
+/* Writes running sums of x along the axis to y, both of `dtype`. back: from the end. */
 static void run_sums(const struct call *c, int dtype, void *y, const void *x, bool back)
 {
   const ty_desc *d = &c->in[0].d;
@@ -93,7 +94,8 @@ static int running_run(struct call *c)
   return TY_OK;
 }
 
-static int running_back(struct call *c) /* sums in data's dtype, as the reference does */
+/* Computes the gradient; sums are in data's dtype, as in the reference. */
+static int running_back(struct call *c)
 {
   int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
   const void *g = c->in[0].p;

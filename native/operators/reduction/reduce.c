@@ -159,7 +159,7 @@ static size_t axes_scratch(const struct call *c)
   return reduce_scratch(&r);
 }
 
-/* Infers the type of the result, which is another one for bools. */
+/* Infers the type of the result: data's, but `dtype` for bools. */
 static int bools_type(struct infer *s, int dtype)
 {
   if (s->in[0].dtype == TY_BOOL) return type_is(s, &s->out[0], dtype);
@@ -282,7 +282,8 @@ static int norm_run(struct call *c)
   return TY_OK;
 }
 
-static int norm_back(struct call *c) /* in: head gradient, data, norm */
+/* Computes the gradient. in: head gradient, data, norm. */
+static int norm_back(struct call *c)
 {
   bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
   return back_run(c, two ? B_ROOT : B_SIGN, false);
@@ -332,8 +333,8 @@ static struct axis_reduction moments_reduction(const void *param, int ndim)
   return (struct axis_reduction){ axes_mask(&p->axes, false, ndim), R_SUM, F_MEAN };
 }
 
-/* Returns the bytes of data in the type of the moments, of a mean of our own, in case output 0 is
-** unused, and of what the reductions need. */
+/* Returns the bytes of data in the type of the moments, of the mean, in case output 0 is unused,
+** and of the reductions' scratch. */
 static size_t moments_scratch(const struct call *c)
 {
   struct reduce r;
@@ -412,7 +413,7 @@ static int channel_check(void *param)
   return arg_check(param);
 }
 
-/* Returns whether the result's type holds all positions along the axis. */
+/* Fails if the result's type cannot represent all positions along the axis. */
 static int positions_along_fit(struct infer *s)
 {
   const struct arg_param *p = s->param;

@@ -8,9 +8,10 @@
 #include "kernel/reduce/reduce.h"
 #include "op/op.h"
 
-/* bit i: axis i repeats */
+/* The axes of the output. Bit i of `copies`: axis i repeats what is inside it. */
 struct nest { int n; int64_t dim[R_AXES]; uint32_t copies; };
 
+/* Appends an axis, unless it has size 1. copy: it repeats. */
 static void nest_put(struct nest *t, int64_t dim, bool copy)
 {
   if (dim == 1) return;
@@ -20,6 +21,7 @@ static void nest_put(struct nest *t, int64_t dim, bool copy)
 
 typedef void (*nest_fn)(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t);
 
+/* Copies the input to the output along the nest. */
 static int run_nest(struct call *c, nest_fn make)
 {
   struct nest t = { 0 };
@@ -38,6 +40,7 @@ static int run_nest(struct call *c, nest_fn make)
   return move_run(c->device, &m, c->out[0].p, c->in[0].p, dtype_size(c->in[0].d.dtype));
 }
 
+/* Plans the sum of the head gradient over the repeating axes. */
 static void plan_back(const struct call *c, nest_fn make, struct reduce *r)
 {
   struct nest t = { 0 };
@@ -61,14 +64,13 @@ static size_t gather_scratch(const struct call *c, nest_fn make)
   return reduce_sum_scratch(c->device, &r);
 }
 
-/* Makes the nest of the output's axes; marks those that have size 1 in data and another one in the
-** output. */
+/* Makes the nest of the output's axes, of which those repeat whose size differs from data's. */
 static void nest_stretched(const void *param, const ty_desc *in, const ty_desc *out, struct nest *t)
 {
   for (int i = 0; i < out->ndim; i++) nest_put(t, out->dim[i], in->dim[i] != out->dim[i]);
 }
 
-/* Infers data broadcast to `want` (0: not known): every axis is as wanted, or 1 and stretched. */
+/* Infers the output's dims from `want` (0: unknown). Each axis of data has the wanted size or 1. */
 static int stretched_shape(struct infer *s, const int64_t *want)
 {
   ty_desc *in = &s->in[0];
@@ -190,7 +192,7 @@ static const struct param tile_params[] = {
   { 0 }
 };
 
-/* Returns entry i of ndim, aligned to the right; 1 in front. */
+/* Returns entry i of a list that is extended in front with ones to ndim entries. */
 static int64_t aligned_entry(const int64_t *d, int64_t n, int64_t i, int64_t ndim)
 {
   return i + n >= ndim ? d[i + n - ndim] : 1;

@@ -1,8 +1,8 @@
 /* cast_storage.c - dense forms of operators on sparse storage: cast_storage, _sparse_retain,
 ** _contrib_getnnz.
 **
-** Every array is dense here, so another storage is refused, rows that are not kept are zeros, and
-** stored values are those that are not zero.
+** Every array is dense here: cast_storage refuses other kinds of storage, _sparse_retain sets the
+** other rows to 0, and _contrib_getnnz counts the elements that are not 0.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -40,7 +40,8 @@ static int64_t retain_rows(const struct infer *s, int *input)
 }
 static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-/* Copies the rows of `from` that `index` names to `to`; all others of `to` become zeros. */
+/* Copies the rows of `from` listed in `index` to `to`, and sets the other rows of `to` to 0. Fails
+** if an index is out of range. to->p NULL: does nothing. */
 static int keep_rows(
     const struct operand *to, const struct operand *from, const struct operand *index)
 {
@@ -63,7 +64,8 @@ static int keep_rows(
 
 static int retain_run(struct call *c) { return keep_rows(&c->out[0], &c->in[0], &c->in[1]); }
 
-static int retain_back(struct call *c) /* in: head gradient, indices */
+/* Computes the gradients. in: head gradient, indices. */
+static int retain_back(struct call *c)
 {
   TRY(move_zeros(c, 1));
   return keep_rows(&c->out[0], &c->in[0], &c->in[1]);

@@ -1,17 +1,17 @@
 /* concat.c - joins arrays along an axis, and splits them: Concat, stack, _rnn_param_concat,
 ** SliceChannel (split), _split_v2.
 **
-** One direction is the other's gradient. A piece is a range of the axis of the whole array; each
-** piece is one strided copy. Inference completes dims in every direction: pieces from each other,
-** the whole from all pieces, and the other way round.
+** Joining and splitting are each other's gradient. A piece is a range of the axis of the whole
+** array; each piece is one strided copy. Dims are inferred in all directions: among pieces, from
+** the pieces to the whole, and from the whole to the pieces.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
 /* -- moving pieces ----------------------------------------------------------------------------- */
 
-/* The whole array as (outer, size, inner) around the axis. Channels in the last place are the
-** innermost axis. */
+/* The whole array as (outer, axis, inner). If all channels form one block, they are the innermost
+** axis. size: bytes of an element. */
 struct axis_view { int device; char *p; size_t size; int64_t outer, axis, inner; };
 
 static struct axis_view make_whole_view(const struct call *c, const struct operand *a, int axis)
@@ -25,8 +25,8 @@ static struct axis_view make_whole_view(const struct call *c, const struct opera
   return w;
 }
 
-/* Copies positions begin .. begin + n - 1 of the axis from the whole to a dense piece, or with
-** `into` back. */
+/* Copies positions begin .. begin + n - 1 of the axis from the whole to a dense piece or, if
+** `into`, from the piece to the whole. */
 static int move_piece(const struct axis_view *w, void *piece, int64_t begin, int64_t n, bool into)
 {
   struct move m = { 0 };
@@ -37,7 +37,7 @@ static int move_piece(const struct axis_view *w, void *piece, int64_t begin, int
   return move_run(w->device, &m, into ? at : piece, into ? piece : at, w->size);
 }
 
-/* Moves equal pieces, one after the other along the axis. */
+/* Moves n pieces that follow each other along the axis. Pieces without memory are skipped. */
 static int move_all(const struct axis_view *w, struct operand *piece, int n, bool into)
 {
   int64_t at = 0;
@@ -66,7 +66,7 @@ static int known_ndim(const struct infer *s)
   return s->out[0].ndim;
 }
 
-/* Makes all dims but the axis agree. */
+/* Infers the dims other than the axis, which are equal in all inputs and the output. */
 static int share_other_dims(struct infer *s, int ndim, int axis)
 {
   for (int round = 0; round < 2; round++)
@@ -82,8 +82,8 @@ static int share_other_dims(struct infer *s, int ndim, int axis)
   return TY_OK;
 }
 
-/* Adds up the sizes along the axis; a single unknown one follows from the whole, and several, if
-** they are equal. */
+/* Infers the sizes along the axis: the output's is the sum of the inputs'. An unknown size of one
+** input follows from the output's; so do those of several inputs if they are `equal`. */
 static int add_sizes(struct infer *s, int axis, bool equal)
 {
   int64_t sum = 0, size = s->out[0].dim[axis];
@@ -129,8 +129,8 @@ static int concat_back(struct call *c)
   return move_all(&w, c->out, c->nout, false);
 }
 
-/* Up to axis 1 a piece is whole blocks of channels: it moves in whole rows of channels that
-** are the last axis. */
+/* With channels in blocks, a piece along axis 0 or 1 consists of whole blocks or, if all channels
+** form one block, of runs of channels. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
   static const struct kernel table[] = { { "move", run, T_ANY, refuse, \
                                            .flags = K_ALIKE | K_ANYWHERE, \
@@ -210,7 +210,7 @@ static const struct param split_params[] = {
   { 0 }
 };
 
-/* Returns the shape of a piece of the given size along the axis. */
+/* Infers the shape of a piece: data's with `size` along the axis or, if `squeeze`, without it. */
 static int piece_shape(struct infer *s, ty_desc *out, int axis, int64_t size, bool squeeze)
 {
   int64_t dim[TY_MAXDIM];
@@ -223,7 +223,7 @@ static int piece_shape(struct infer *s, ty_desc *out, int axis, int64_t size, bo
   return shape_is(s, out, n, dim);
 }
 
-/* Merges the other axes of a piece into data. */
+/* Infers data's dims other than the axis from a piece. */
 static int learn_from_piece(struct infer *s, const ty_desc *out, int axis, bool squeeze)
 {
   for (int i = 0, k = 0; i < s->in[0].ndim; i++) {
@@ -241,7 +241,7 @@ static int split_shape(struct infer *s)
   bool squeeze = p->squeeze_axis;
   int axis;
   int64_t unknown[TY_MAXDIM] = { 0 };
-  /* (1) without the axis: data may have had no other one */
+  /* squeezed (1): data has this dim of size 1, or the axis alone */
   bool ambiguous = squeeze && out->ndim == 1 && out->dim[0] <= 1;
   if (!in->ndim && out->ndim && !ambiguous)
     TRY(shape_is(s, in, out->ndim + squeeze, unknown));
@@ -275,7 +275,8 @@ static int split_back(struct call *c)
   return w.p ? move_all(&w, c->in, c->nin, true) : TY_OK;
 }
 
-/* Refuses a piece without the axis, whose channels are elsewhere. */
+/* Refuses channels in blocks where the pieces lack the axis, so that their channels are on another
+** axis. */
 static const char *split_refuse(const struct call *c)
 {
   const struct split_param *p = c->param;
@@ -300,6 +301,7 @@ static const struct param cuts_params[] = {
   { 0 }
 };
 
+/* Returns the text of the outputs, valid until the thread's next call. */
 static const char *cuts_out(const void *param)
 {
   static __thread char text[16 * 128];
@@ -320,7 +322,7 @@ static int cuts_check(void *param)
   return TY_OK;
 }
 
-/* Finds where piece k of an axis of `size` begins, and its end. */
+/* Sets *begin to the first position of piece k on an axis of `size`, and returns its end. */
 static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *begin)
 {
   if (p->sections) {
@@ -332,7 +334,7 @@ static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *beg
   return k + 1 < p->indices.n ? p->indices.d[k + 1] : size;
 }
 
-/* Returns whether piece k ends where another begins, whatever the size. */
+/* Returns whether piece k ends at an index, so that its size does not depend on the axis. */
 static bool inner_piece(const struct cuts *p, int k)
 {
   return !p->sections && k + 1 < p->indices.n;

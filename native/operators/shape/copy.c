@@ -1,5 +1,4 @@
-/* copy.c - copies between devices, and the imperative copy. The bytes are the same; only the
-** place differs. */
+/* copy.c - copies between devices, and the imperative copy. Bytes are copied unchanged. */
 #include "device/device.h"
 #include "kernel/strided_copy.h"
 #include "op/op.h"

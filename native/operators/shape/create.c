@@ -1,8 +1,8 @@
 /* create.c - creates arrays: constants, ranges, the identity matrix.
 **
 ** A 0 in `shape` is an unknown dim, inferred from readers. Values are computed in double, block by
-** block, and converted; integer ranges are computed in integers, as in the reference. `ctx` is for
-** callers only.
+** block, and converted; _arange truncates start and step for integer types, as in the reference.
+** Only callers read `ctx`.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -39,8 +39,9 @@ static int free_type(struct infer *s)
   return type_is(s, &s->out[0], p->dtype < 0 ? TY_NODTYPE : (int)p->dtype);
 }
 
+/* Checks dtype, which is a number here, as in files, and may have any value. */
 static int free_check(
-    void *param) /* the parameter is a code, as files have it: any number may be there */
+    void *param)
 {
   int64_t code = ((const struct constant *)param)->dtype;
   NEED(code < 0 || (code <= TY_BF16 && dtype_size((int)code)), TY_EVALUE,
@@ -103,7 +104,7 @@ struct range_of {
 static bool is_integer(int dtype) { return !dtype_float(dtype); }
 
 /* Returns the number of elements of start, start + step, ... before stop, each `repeat` times; < 0:
-** the step leads nowhere. */
+** the step does not lead to stop, or there are too many. */
 static int64_t arange_count(const struct range_of *p)
 {
   double from = isnan(p->stop) ? 0 : p->start, to = isnan(p->stop) ? p->start : p->stop;
@@ -132,9 +133,9 @@ static int range_type(struct infer *s)
   return type_is(s, &s->out[0], p->dtype < 0 ? TY_F32 : (int)p->dtype);
 }
 
-enum { BLOCK_ELEMENTS = 512 };                        /* elements made in double at a time */
+enum { BLOCK_ELEMENTS = 512 };                        /* elements computed at a time */
 
-/* Sets y[i] = value(p, i) for all i, made in double and converted. */
+/* Sets y[i] to value(p, i, dtype of y) for all i, converted from double. */
 static void generate_values(
     const struct operand *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
 {

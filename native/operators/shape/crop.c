@@ -1,5 +1,5 @@
-/* crop.c - Crop: a window of the two last axes of (batch, channels, height, width), of given
-** size or a second input's. */
+/* crop.c - Crop: a window of the two last axes of (batch, channels, height, width), whose size is
+** given or that of a second input. */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
@@ -26,6 +26,7 @@ static int crop_check(void *param)
   return TY_OK;
 }
 
+/* Returns the first index of the window along axis 2 + i. */
 static int64_t start_of(const struct crop_param *p, int i, int64_t from, int64_t to)
 {
   return p->center_crop ? (from - to) / 2 : p->offset.d[i];
@@ -52,7 +53,7 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-/* Copies the window of the whole in or out. */
+/* Copies the window of `whole` to `part` or, if `in`, `part` into the window. */
 static int move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {

@@ -2,8 +2,8 @@
 **
 ** The border is a constant, the nearest pixel (edge), or a mirror image that does not repeat the
 ** outermost pixel (reflect). With a constant the gradient is a part of the head gradient;
-** otherwise pixels gather what their copies received, in the order of the output, one image
-** plane per unit of work.
+** otherwise the gradient of a pixel is the sum over its copies, in the order of the output. A unit
+** of parallel work is an image plane.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -88,11 +88,12 @@ static int64_t source_index(const struct pad_planes *a, int k, int64_t i)
   return j < 0 ? -j : j >= n ? 2 * (n - 1) - j : j;
 }
 
+/* Writes rows begin .. end - 1 of the padded planes. */
 static void fill_body(int64_t begin, int64_t end, void *context)
 {
   const struct pad_planes *a = context;
   int64_t small = a->n[0] * a->n[1] * a->n[2];
-  for (int64_t r = begin; r < end; r++) { /* a row of the padded planes */
+  for (int64_t r = begin; r < end; r++) {
     int64_t h = r % a->m[1], d = r / a->m[1] % a->m[0], plane = r / a->m[1] / a->m[0],
             left = a->before[2];
     const char *from = elements_at(a->small,
@@ -135,7 +136,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
       gather_float(a, p);
 }
 
-/* Copies the unpadded part of the padded array in or out. */
+/* Copies the small array into the middle of the large one (`in`), or back. */
 static int copy_middle(int device, const struct pad_planes *a, int64_t planes, bool in)
 {
   struct move m = { 0 };
@@ -159,7 +160,7 @@ static const char *refuse_border(const struct call *c)
   return ((const struct pad *)c->param)->mode == CONSTANT ? NULL : "a border made of pixels";
 }
 
-/* Fills `n` elements. */
+/* Sets n elements of `size` bytes to *value. */
 static void frame_fill(char *to, int64_t n, const uint64_t *value, size_t size)
 {
   if (!*value)
@@ -170,7 +171,7 @@ static void frame_fill(char *to, int64_t n, const uint64_t *value, size_t size)
 
 struct frame { struct pad_planes a; uint64_t value; };
 
-/* Makes rows of the padded planes: each element is written once. */
+/* Writes rows begin .. end - 1 of the padded planes, each element once. */
 static void frame_body(int64_t begin, int64_t end, void *context)
 {
   const struct frame *f = context;

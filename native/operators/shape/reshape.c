@@ -1,9 +1,10 @@
 /* reshape.c - operators that change only the shape: Reshape, Flatten, expand_dims, squeeze,
 ** reshape_like.
 **
-** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying kernels
-** serve imperative calls and results that must have an array of their own. Inference works in both
-** directions: a single unknown dim on either side follows from the number of elements.
+** All of them are views: output 0 shares the bytes of input 0, and the gradients share theirs. The
+** copying kernels are for imperative calls and for results that need separate memory. Inference
+** works in both directions: a single unknown dim on either side follows from the number of
+** elements.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -44,7 +45,8 @@ static int complete_both(struct infer *s)
   return complete_shape(s, &s->out[0], &s->in[0]);
 }
 
-static int pair_type(struct infer *s) /* further inputs lend only their shape */
+/* Infers the types. Of a second input only the shape is used. */
+static int pair_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
   if (s->nin > 1 && s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = s->in[0].dtype;
@@ -66,17 +68,16 @@ static const struct param reshape_params[] = {
   { 0 }
 };
 
-struct codes {                                        /* reading the codes from left to right */
+/* The state while the codes are read from left to right. */
+struct codes {
   int64_t code[128];
   int ncode;
-  /* dims of data, the next one */
-  int64_t src[TY_MAXDIM];
-  bool copied[TY_MAXDIM];                             /* it is part of a new dim */
-  int nsrc, at;
-  /* new dims, the one that takes what remains or -1 */
-  int64_t dst[TY_MAXDIM];
-  int ndst, rest;
-  bool split;                                         /* a -4 came before */
+  int64_t src[TY_MAXDIM];                             /* dims of data */
+  bool copied[TY_MAXDIM];                             /* the dim of data is part of a new dim */
+  int nsrc, at;                                       /* number of dims, the next one to use */
+  int64_t dst[TY_MAXDIM];                             /* new dims */
+  int ndst, rest;                                     /* their number, that of code -1 or -1 */
+  bool split;                                         /* a -4 was read */
 };
 
 static void reverse_dims(int64_t *d, int n)
@@ -106,6 +107,7 @@ static int next_dim(struct infer *s, struct codes *c, int64_t code, int64_t *dim
   return TY_OK;
 }
 
+/* Reads code -4 at i: splits the next dim in two. */
 static int split_dim(struct infer *s, struct codes *c, int i)
 {
   int64_t d = 0, a, b;
@@ -128,6 +130,7 @@ static int split_dim(struct infer *s, struct codes *c, int i)
   return append_dim(s, c, b);
 }
 
+/* Reads the code at *i, and moves *i to its last entry. */
 static int read_code(struct infer *s, struct codes *c, int *i)
 {
   int64_t code = c->code[*i], d = 0, e = 0;
@@ -162,7 +165,7 @@ static int read_code(struct infer *s, struct codes *c, int *i)
   }
 }
 
-/* Returns whether the codes say nothing about data, so that the shape is known before data is. */
+/* Returns whether all codes are dims, so that the shape does not depend on data. */
 static bool is_literal(const struct ints *shape)
 {
   for (int i = 0; i < shape->n; i++)
@@ -170,8 +173,8 @@ static bool is_literal(const struct ints *shape)
   return true;
 }
 
-/* Returns the dim of code -1, where the dims of data that no code copies are known; 0: they are
-** not. */
+/* Returns the dim of code -1, which takes the dims of data that no code copies; 0: those are
+** unknown, or not divisible. */
 static int64_t remaining_dim(const struct codes *c)
 {
   int64_t n = 1, given = 1;
@@ -179,7 +182,7 @@ static int64_t remaining_dim(const struct codes *c)
     if (!c->copied[i]) n = size_times(n, c->src[i]);
   for (int i = 0; i < c->ncode; i++) {
     if (c->code[i] > 0) given = size_times(given, c->code[i]);
-    if (c->code[i] == -4) i += 2; /* its dims are not given for others */
+    if (c->code[i] == -4) i += 2; /* its two dims replace a copied one */
   }
   return n % given ? 0 : n / given;
 }
@@ -263,7 +266,7 @@ static const struct param squeeze_params[] = {
   { 0 }
 };
 
-/* Finds the axes to drop; *known is false while sizes that decide it are unknown. */
+/* Marks in `gone` the axes to drop. *known: false if this depends on sizes that are unknown. */
 static int find_squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
 {
   const struct squeeze *p = s->param;
@@ -318,6 +321,7 @@ static const struct param like_params[] = {
   { 0 }
 };
 
+/* Sets *from .. *to - 1 to the dims between begin and end, negative or None as in Python. */
 static int replaced_range(
     struct infer *s, const ty_desc *d, int64_t begin, int64_t end, int *from, int *to)
 {

@@ -1,10 +1,10 @@
 /* sequence.c - sequences of unequal length in one array: SequenceLast, SequenceMask,
 ** SequenceReverse.
 **
-** data is (T, N, ...) or, with axis 1, (N, T, ...); sequence_length (N,) says how many steps of
-** each sequence count. Without use_sequence_length all do, and there is no second input.
-** Everything is a copy of rows, the elements of one step of one sequence; lengths outside 0 .. T
-** (1 .. T for the last step) are moved to the nearest end. Lengths get no gradient.
+** data is (T, N, ...) or, with axis 1, (N, T, ...); sequence_length (N,) is the number of steps in
+** each sequence. Without use_sequence_length each has T, and there is no second input. A row is the
+** elements of one step of one sequence; the operators copy rows. Lengths outside 0 .. T (1 .. T for
+** the last step) are moved to the nearest end. Lengths get no gradient.
 */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
@@ -69,7 +69,7 @@ static int last_shape(struct infer *s)
   return TY_OK;
 }
 
-/* Returns how many values a length may have, from 0 to all steps; 0: unknown. */
+/* Returns the number of possible lengths, 0 to T; 0: T is unknown. */
 static int64_t step_counts(const struct infer *s, int *input)
 {
   const struct sequence *p = s->param;
@@ -85,7 +85,7 @@ static int sequence_type(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* data and its copy as (steps, batch, row) in either order */
+/* data x and its copy y as rows by step and sample, in either order. */
 struct steps {
   char *y;
   const char *x;
@@ -94,9 +94,9 @@ struct steps {
   int64_t n;                                          /* samples */
   int64_t to_t;                                       /* rows from a step to the next */
   int64_t to_n;                                       /* rows from a sample to the next */
-  size_t row;
-  uint64_t value;
-  size_t size;
+  size_t row;                                         /* bytes of a row */
+  uint64_t value;                                     /* element after the end of a sequence */
+  size_t size;                                        /* bytes of an element */
 };
 
 static struct steps make_steps(
@@ -123,6 +123,7 @@ static int64_t length_of(const struct steps *s, int64_t n)
 {
   return s->length ? MAX(0, MIN(index_of(s->length, n), s->t)) : s->t;
 }
+/* Returns the offset in bytes of step t of sample n. */
 static int64_t offset_at(const struct steps *s, int64_t t, int64_t n)
 {
   return (t * s->to_t + n * s->to_n) * (int64_t)s->row;
@@ -165,6 +166,7 @@ static void reverse_body(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Returns the offset in bytes of the last step of sample n. */
 static int64_t last_of(const struct steps *s, int64_t n)
 {
   return offset_at(s, MAX(length_of(s, n), 1) - 1, n);

@@ -1,5 +1,5 @@
-/* shape_array.c - what follows from a shape alone: shape_array, size_array, _contrib_index_array,
-** _contrib_arange_like; diag; _histogram. */
+/* shape_array.c - results that depend on a shape alone: shape_array, size_array,
+** _contrib_index_array, _contrib_arange_like; also diag and _histogram. */
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
@@ -83,8 +83,8 @@ static const struct param range_params[] = {
   { 0 }
 };
 
-/* Returns whether data's type holds the values, where they are whole numbers from 0 up. A real type
-** rounds them, as _arange does. */
+/* Fails if data's integer type cannot hold the values; only whole numbers from 0 on are checked. A
+** float type rounds them, as in _arange. */
 static int range_fits(struct infer *s)
 {
   const struct count_up *p = s->param;
@@ -171,8 +171,8 @@ static int diag_shape(struct infer *s)
   return shape_is(s, &s->out[0], n + 1, dim);
 }
 
-/* Returns the nest that takes the diagonal of `from`, whose descriptor is d; *at: its first
-** element. */
+/* Sets m to the move from the diagonal of an array d to a dense array, and *at to the index of the
+** diagonal's first element. */
 static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, int64_t *at)
 {
   int a = axis_in(p->axis1, d->ndim),
@@ -190,7 +190,7 @@ static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, in
   *at = p->k < 0 ? -p->k * stride[a] : p->k * stride[b];
 }
 
-/* Extracts the diagonal of `wide` into `thin`, or puts it there into zeros. */
+/* Copies the diagonal of `wide` to `thin` or, if `put`, from `thin` into `wide`, 0 elsewhere. */
 static int move_diagonal(const struct call *c, const struct diag *p, const ty_desc *wide_d,
     void *wide, void *thin, bool put)
 {
@@ -277,8 +277,8 @@ static int histogram_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[1]);
 }
 
-/* Returns the bin whose edges enclose v: the lower edge belongs to it, and so does the upper one of
-** the last bin. */
+/* Returns the bin that contains v; -1: none. A bin includes its lower edge, the last one also its
+** upper edge. */
 static int64_t find_bin(const double *edge, int64_t bins, double v)
 {
   int64_t low = 0, high = bins;
@@ -305,7 +305,7 @@ static int histogram_run(struct call *c)
   double *edge = c->tmp;
   struct operand one = { NULL, c->out[1].d, NULL };
   size_t size = dtype_size(one.d.dtype);
-  for (int64_t i = 0; i <= bins; i++) { /* edges are what data's dtype can hold */
+  for (int64_t i = 0; i <= bins; i++) { /* edges are rounded to data's dtype */
     uint64_t v = 0;
     one.p = c->out[1].p ? elements_at(c->out[1].p, i, size) : &v;
     set_number(one.p, one.d.dtype,

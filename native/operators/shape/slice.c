@@ -43,13 +43,13 @@ static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
   return TY_OK;
 }
 
-/* Finds the indices of one axis of known size; n = 0 where there are none. */
+/* Sets entry i of p from the bounds of axis i, whose size is known. n = 0: the part is empty. */
 static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct slice_part *p)
 {
   int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
   if (step == NONE) step = 1;
   int64_t low = step > 0 ? 0 : -1,
-          high = step > 0 ? size : size - 1; /* where indices may begin and end */
+          high = step > 0 ? size : size - 1; /* limits of begin and end */
   begin = begin == NONE ? (step > 0 ? low : high) : begin < 0 ? begin + size : begin;
   end = end == NONE ? (step > 0 ? high : low) : end < 0 ? MAX(end + size, -1) : end;
   begin = MAX(low, MIN(begin, high));
@@ -63,6 +63,7 @@ static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct s
   p->n[i] = gap > 0 ? (gap - 1) / stride + 1 : 0;
 }
 
+/* Returns whether the part has all of axis i. */
 static bool whole_axis(const struct slice_bounds *b, int i)
 {
   int64_t step = entry_at(&b->step, i), begin = entry_at(&b->begin, i), end = entry_at(&b->end, i);
@@ -74,7 +75,7 @@ static void cut_all(const struct slice_bounds *b, const ty_desc *d, struct slice
   for (int i = 0; i < d->ndim; i++) cut_axis(b, i, d->dim[i], p);
 }
 
-/* Returns the size that the bounds leave of an axis of unknown size which reaches to them, 0 if it
+/* Returns the part's length along an axis of unknown size, assumed to contain the bounds; 0: it
 ** does not follow from them. */
 static int64_t between_bounds(const struct slice_bounds *b, int i)
 {
@@ -85,7 +86,7 @@ static int64_t between_bounds(const struct slice_bounds *b, int i)
   return (end - begin - 1) / step + 1;
 }
 
-/* Infers `data` and its part: dims that are not cut pass both ways. */
+/* Infers the shapes of data and its part. Dims that are not cut are inferred both ways. */
 static int part_shape(struct infer *s, const struct slice_bounds *b, ty_desc *data, ty_desc *out)
 {
   struct slice_part p;
@@ -135,8 +136,10 @@ static int take_part(struct call *c, const struct slice_part *p)
   return move_part(c, p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
 }
 
+/* Computes the gradients: of data the head gradient in the part, 0 elsewhere; of a second input
+** 0. */
 static int put_part(
-    struct call *c, const struct slice_part *p) /* gradients: of data; zeros for a second input */
+    struct call *c, const struct slice_part *p)
 {
   const struct operand *dx = &c->out[0];
   TRY(move_zeros(c, 1));
@@ -180,8 +183,7 @@ static const struct param along_params[] = {
   { 0 }
 };
 
-/* Returns an index, negative from the end, as one of 0 .. size; -1 and size + 1 are all that are
-** outside. */
+/* Returns index i, from the end if negative, in 0 .. size; -1: it is below, size + 1: above. */
 static int64_t index_within(int64_t i, int64_t size)
 {
   return i >= 0 ? MIN(i, size + 1) : i < -size ? -1 : i + size;
@@ -197,8 +199,8 @@ static void along_part(const struct along *p, const ty_desc *d, struct slice_par
   out->n[axis] = end - begin;
 }
 
-/* Returns what is cut of an axis of unknown size, which has to hold it; 0: the bounds do not
-** say. */
+/* Returns the part's length along an axis of unknown size, assumed to contain the bounds; 0: it
+** does not follow from them. */
 static int64_t between_ends(const struct along *p)
 {
   if (p->end == NONE) return p->begin < 0 ? -p->begin : 0;
@@ -278,6 +280,7 @@ static int like_type(struct infer *s)
   return TY_OK;
 }
 
+/* Sets p to the part of size `small` at index 0 of each axis. */
 static void part_at_corner(const ty_desc *small, struct slice_part *p)
 {
   for (int i = 0; i < small->ndim; i++) p->first[i] = 0, p->step[i] = 1, p->n[i] = small->dim[i];

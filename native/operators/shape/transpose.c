@@ -7,7 +7,8 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* A nest of axes that takes in 0 to out 0; the gradient runs it backwards. */
+/* Makes the move from the input to the output, and adds the index of the first element that it
+** reads to *from. The gradient runs the move backwards. */
 typedef void (*nest_fn)(const void *param, const ty_desc *in, struct move *m, int64_t *from);
 
 static void exchange_sides(struct move *m)
@@ -51,6 +52,7 @@ static void permute_axes(const ty_desc *in, const int axes[], struct move *m)
   }
 }
 
+/* Infers both shapes, where axis i of the output is axis axes[i] of the input. */
 static int permuted_shape(struct infer *s, const int axes[], int ndim)
 {
   int64_t out[TY_MAXDIM] = { 0 }, in[TY_MAXDIM] = { 0 };
@@ -151,8 +153,9 @@ static const struct param depth_params[] = {
   { 0 }
 };
 
+/* Infers the shapes of deep (n, c b b, h, w) and flat (n, c, h b, w b) from each other. */
 static int deep_shape(
-    struct infer *s, ty_desc *deep, ty_desc *flat) /* (n, c b b, h, w) and (n, c, h b, w b) */
+    struct infer *s, ty_desc *deep, ty_desc *flat)
 {
   const struct block_param *p = s->param;
   int64_t b = p->block_size, d[4] = { 0 }, f[4] = { 0 };
@@ -182,7 +185,7 @@ static int deep_shape(
 static int to_space_shape(struct infer *s) { return deep_shape(s, &s->in[0], &s->out[0]); }
 static int to_depth_shape(struct infer *s) { return deep_shape(s, &s->out[0], &s->in[0]); }
 
-/* Turns (n, by, bx, c, h, w) into (n, c, h, by, w, bx). */
+/* Makes the move from (n, by, bx, c, h, w) to (n, c, h, by, w, bx); by and bx have size b. */
 static void space_axes(int64_t b, int64_t n, int64_t c, int64_t h, int64_t w, struct move *m)
 {
   int64_t image = c * b * b * h * w;

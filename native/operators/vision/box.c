@@ -1,9 +1,9 @@
 /* box.c - single steps of detection: overlaps (box_iou), suppression (box_nms), pairs
 ** (bipartite_matching), and boxes relative to anchors, both ways (box_encode, box_decode).
 **
-** Leading dims are batches. Only box_nms has a gradient: the row of data that became a row of the
-** result gets its gradient, in any form of boxes; the hidden output says which row that is (-1:
-** none).
+** Leading dims are batches. Only box_nms has a gradient: the gradient of a row of the result is
+** copied to the row of data that it came from, whatever the forms of the boxes. The hidden output
+** holds the index of that row (-1: none).
 */
 #include "op/op.h"
 #include "operators/vision/boxes.h"
@@ -15,7 +15,8 @@ static int rank_at_least(struct infer *s, ty_desc *slot, int least, const char *
       slot->ndim > 1 ? "s" : "");
 }
 
-static int64_t rows_before(const ty_desc *d, int last) /* product of all dims but the last ones */
+/* Returns the product of all dims but the last `last` ones. */
+static int64_t rows_before(const ty_desc *d, int last)
 {
   int64_t n = 1;
   for (int i = 0; i < d->ndim - last; i++) n *= d->dim[i];
@@ -149,7 +150,7 @@ struct suppression {                                  /* one batch element */
   uint8_t *gone;
 };
 
-/* Finds the places of the boxes that take part, best first. Returns their number. */
+/* Sets *sorted to the indices of the boxes that take part, best first. Returns their number. */
 static int64_t choose_boxes(const struct suppression *k, const struct sort_key **sorted)
 {
   const struct nms_param *p = k->p;
@@ -166,13 +167,14 @@ static int64_t choose_boxes(const struct suppression *k, const struct sort_key *
   return p->topk < 0 ? n : MIN(n, p->topk);
 }
 
-/* Converts a box, unless it starts left of 0, which marks an empty row. */
+/* Converts a box to out_format, except an empty row, whose first number is negative. */
 static void reform_box(const struct suppression *k, double v[4])
 {
   if (k->p->in_format == k->p->out_format || v[0] < 0) return;
   box_reform(v, (int)k->p->out_format);
 }
 
+/* Copies row `from` of data to row `to` of the result and records it. */
 static void write_row(const struct suppression *k, int64_t to, int64_t from)
 {
   const struct vec_ops *r = k->r;
@@ -186,6 +188,7 @@ static void write_row(const struct suppression *k, int64_t to, int64_t from)
   r->store(vec_at(r, k->y, to * k->width + k->p->coord_start), v, 4);
 }
 
+/* Writes the boxes that remain, then rows of -1, and the index of each in `record`. */
 static void suppress_boxes(const struct suppression *k)
 {
   const struct nms_param *p = k->p;
@@ -205,8 +208,9 @@ static void suppress_boxes(const struct suppression *k)
   for (int64_t i = rows; k->record && i < k->n; i++) k->record[i] = -1;
 }
 
+/* Copies all rows for topk = 0, where nothing is suppressed, sorted or converted. */
 static void copy_rows(
-    const struct suppression *k) /* topk = 0: nothing is suppressed, nothing sorted or converted */
+    const struct suppression *k)
 {
   if (k->y) memcpy(k->y, k->x, k->r->size * (size_t)(k->n * k->width));
   for (int64_t i = 0; k->record && i < k->n; i++) k->record[i] = (int32_t)i;
@@ -311,8 +315,8 @@ static int match_type(struct infer *s)
   return partners_fit(s);
 }
 
-/* Matches pairs of one sample greedily, best score first. Rows and columns without a partner get
-** -1. */
+/* Matches rows and columns of one sample greedily, best score first. Sets row to the column of each
+** row and col to the row of each column, -1 without a partner. order: 2 rows cols entries. */
 static void match_one(const struct match_param *p, const struct vec_ops *r, const void *x,
     int64_t rows, int64_t cols, struct sort_key *order, int32_t *row, int32_t *col)
 {

@@ -1,5 +1,5 @@
-/* boxes.h - shared by the detection operators: boxes in arrays (see kernel/element/boxes.h), their
-** order by score, greedy non-maximum suppression. */
+/* boxes.h - common parts of the detection operators: boxes in arrays (see kernel/element/boxes.h),
+** sorting by score, greedy non-maximum suppression. */
 #pragma once
 #include "kernel/element/boxes.h"
 #include "op/op.h"
@@ -13,6 +13,7 @@ static inline void read_four(const struct vec_ops *r, const void *p, int64_t i, 
   for (int k = 0; k < 4; k++) v[k] = r->get(p, i + k);
 }
 
+/* Returns the box whose four numbers begin at index i of p. form: CORNER or CENTER. */
 static inline struct box box_at(
     const struct vec_ops *r, const struct metric *m, const void *p, int64_t i, int form)
 {

@@ -22,7 +22,8 @@ static const struct param correlation_params[] = {
   { 0 }
 };
 
-/* H, W: with padding */
+/* h, w: height and width without padding; H, W: with it; radius, side: displacements to each side
+** and in all, along an axis. */
 struct geometry { int64_t n, c, h, w, H, W, out_h, out_w, radius, side; };
 
 static struct geometry make_geometry(const struct correlation_param *p, const ty_desc *d)
@@ -64,10 +65,10 @@ struct correlation {
   const struct vec_ops *r;
   const struct correlation_param *p;
   struct geometry g;
-  const void *x1, *x2, *dy;                           /* as given */
+  const void *x1, *x2, *dy;                           /* the call's arguments, channels second */
   void *pad1, *pad2, *y, *dx1, *dx2;
   void *grad1, *grad2;                                /* gradients of pad1 and pad2 */
-  void *sign;                                         /* one row of a patch per sample */
+  void *sign;                                         /* scratch: a row of a patch per sample */
 };
 
 static int64_t pixel_at(const struct geometry *g, int64_t n, int64_t y, int64_t x)
@@ -75,7 +76,7 @@ static int64_t pixel_at(const struct geometry *g, int64_t n, int64_t y, int64_t 
   return ((n * g->H + y) * g->W + x) * g->c;
 }
 
-/* Moves (channels, h, w) of sample n into the middle of the padded copy, or back. */
+/* Copies sample n (channels, h, w) into the zeroed padded copy, or back from it. */
 static void move_image(const struct correlation *k, int64_t n, void *padded, void *image, bool back)
 {
   const struct vec_ops *r = k->r;
@@ -94,8 +95,8 @@ static void move_image(const struct correlation *k, int64_t n, void *padded, voi
     }
 }
 
-/* The two patches of output (channel, y, x): `rows` runs each, `row` numbers apart. An even
-** kernel may stick out at the end: what is outside counts as 0. */
+/* The two patches of output (channel, y, x), at `first` and `second`: `rows` runs of `run` numbers,
+** `row` numbers apart. The part of a patch beyond the padded image is left out and counts as 0. */
 struct patch { int64_t first, second, run, row, rows; };
 static struct patch make_patch(
     const struct correlation *k, int64_t n, int64_t channel, int64_t y, int64_t x)
@@ -111,6 +112,7 @@ static struct patch make_patch(
     width * g->c, g->W * g->c, height };
 }
 
+/* Returns the sum of the products or absolute differences of two patches. */
 static double compare_patches(const struct correlation *k, const struct patch *q)
 {
   double s = 0;
@@ -122,6 +124,7 @@ static double compare_patches(const struct correlation *k, const struct patch *q
   return s;
 }
 
+/* Adds the gradients of two patches, given that of their output, to grad1 and grad2. */
 static void scatter_gradient(
     const struct correlation *k, int64_t n, const struct patch *q, double g)
 {
@@ -131,7 +134,7 @@ static void scatter_gradient(
     int64_t one = q->first + i * q->row, two = q->second + i * q->row;
     void *a = vec_at(r, k->pad1, one), *b = vec_at(r, k->pad2, two), *da = vec_at(r, k->grad1, one),
          *db = vec_at(r, k->grad2, two);
-    if (!k->p->is_multiply) r->gap_sign(sign, b, a, -g, q->run); /* g where a >= b, else -g */
+    if (!k->p->is_multiply) r->gap_sign(sign, b, a, -g, q->run); /* -g where b > a, else g */
     r->affine2(da, da, k->p->is_multiply ? b : sign, 1, k->p->is_multiply ? g : 1, 0, q->run);
     r->affine2(db, db, k->p->is_multiply ? a : sign, 1, k->p->is_multiply ? g : -1, 0, q->run);
   }

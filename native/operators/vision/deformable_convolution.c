@@ -110,9 +110,9 @@ struct deform_job {
   const struct deform *p;
   bool modulated;
   int64_t channels, h, w;
-  int64_t H, W;                                       /* places of the output, down and across */
+  int64_t H, W;                                       /* height and width of the output */
   int64_t taps;
-  /* of this sample */
+  /* arrays of the current sample */
   const void *x, *offset;
   const void *mask;                                   /* NULL: there is none */
   void *columns, *dx, *doffset, *dmask;
@@ -120,7 +120,8 @@ struct deform_job {
 
 struct mix { struct deform_mix m; double mask; };
 
-/* Finds where unit u, a tap of a deformable group, reads for output place o. */
+/* Returns the four pixels and weights that unit u reads for output position o, and its mask. Unit u
+** is tap u % taps of deformable group u / taps. */
 static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
 {
   const struct conv *p = &j->p->c;
@@ -134,6 +135,7 @@ static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
     j->mask ? j->r->get(j->mask, u * area + o) : 1 };
 }
 
+/* Returns the weighted sum of the four pixels of m; pixels that do not count are not read. */
 static double mixed_value(
     const struct deform_job *j, const void *plane, const struct deform_mix *m,
     const double weight[4])
@@ -144,7 +146,7 @@ static double mixed_value(
   return sum;
 }
 
-/* Fills the columns of all channels of a unit. */
+/* Fills the columns of units begin .. end - 1 for all channels of their group. */
 static void fill_columns(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
@@ -159,7 +161,7 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
     }
 }
 
-/* Computes the gradients of offsets and masks from that of the columns, by the same units. */
+/* Computes the gradients of offset and mask of units begin .. end - 1 from that of the columns. */
 static void gather_range(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
@@ -184,7 +186,7 @@ static void gather_range(int64_t begin, int64_t end, void *context)
     }
 }
 
-/* Computes the gradient of the image. Units are channels, which share no pixel. */
+/* Computes the gradient of channels begin .. end - 1 of the image. */
 static void scatter_range(int64_t begin, int64_t end, void *context)
 {
   const struct deform_job *j = context;
@@ -220,7 +222,7 @@ static struct deform_job make_deform_job(const struct call *c, const ty_desc *x,
     .columns = c->tmp };
 }
 
-/* Returns one sample of an array. */
+/* Returns sample i of an array; NULL if there is no array. */
 static void *sample_at(const struct operand *a, int64_t i)
 {
   return a && a->p
@@ -235,8 +237,7 @@ static void take_sample(struct deform_job *j, const struct operand *in, int64_t 
   j->mask = j->modulated ? sample_at(&in[2], i) : NULL;
 }
 
-/* Columns: the product of group g has rows of weight (filters, depth) and of columns (depth,
-** area). */
+/* Sizes of the product of one group: weight (filters, depth) by columns (depth, area). */
 struct sizes { int64_t groups, filters, depth, area; };
 static struct sizes make_sizes(const struct deform_job *j)
 {
@@ -245,6 +246,7 @@ static struct sizes make_sizes(const struct deform_job *j)
     j->channels / p->num_group * j->taps, j->H * j->W };
 }
 
+/* Calls body for all units in parallel. */
 static void each_tap(struct deform_job *j, parallel_fn body)
 {
   int64_t groups = j->p->num_deformable_group;
@@ -275,7 +277,8 @@ static int deform_forward(struct call *c)
   return TY_OK;
 }
 
-/* Adds sample i to the weight's gradient; makes its columns anew. */
+/* Recomputes the columns of sample i and adds their part of the weight's gradient to dweight, which
+** sample 0 overwrites. */
 static int back_weight(
     struct deform_job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
 {
@@ -289,6 +292,7 @@ static int back_weight(
   return TY_OK;
 }
 
+/* Computes the gradient of the columns and from it those of data, offset and mask. */
 static int back_columns(
     struct deform_job *j, const struct sizes *z, const void *dy, const void *weight)
 {

@@ -1,9 +1,8 @@
 /* image.c - images as arrays: to_tensor, normalize, resize, crop, flips, borders (_image_*,
 ** _cvimresize, _cvcopyMakeBorder).
 **
-** Images are (height, width, channels), several (batch, height, width, channels); after
-** to_tensor channels come first. The work on pixels is in image/image.h; a batch is worked on
-** image by image.
+** Images are (height, width, channels) or (batch, height, width, channels); to_tensor moves the
+** channels first. The functions on pixels (image/image.h) process a batch image by image.
 */
 #include "kernel/strided_copy.h"
 #include "image/image.h"
@@ -19,7 +18,7 @@ static struct pixels make_pixels(const struct operand *a, int64_t image)
 
 static int64_t images_of(const ty_desc *d) { return d->ndim == 4 ? d->dim[0] : 1; }
 
-/* Checks for an image or, if `batch`, several. Returns TY_OK also while nothing is known. */
+/* Checks that a shape, if known, is that of an image or, if `batch`, of a batch of images. */
 static int want_image(struct infer *s, const ty_desc *d, bool batch)
 {
   if (!d->ndim || d->ndim == 3 || (batch && d->ndim == 4)) return TY_OK;
@@ -61,7 +60,7 @@ static struct image_planes make_image_planes(
 static void tensor_body(int64_t begin, int64_t end, void *context)
 {
   const struct image_planes *a = context;
-  for (int64_t i = begin; i < end; i++) { /* a plane of the result */
+  for (int64_t i = begin; i < end; i++) { /* plane i of the result */
     int64_t at = i / a->channels * a->pixels * a->channels + i % a->channels;
     float *out = (float *)a->plane->p + i * a->pixels;
     if (a->image->d.dtype == TY_U8)
@@ -120,9 +119,10 @@ static int normalize_check(void *param)
   return TY_OK;
 }
 
+/* Returns whether a list has one number, one per channel, or its default value. */
 static bool has_valid_count(const struct reals *list, int64_t channels, double neutral)
 {
-  bool untouched = list->n == 4; /* the default serves any number of channels */
+  bool untouched = list->n == 4; /* the default has four numbers for any number of channels */
   for (int64_t i = 0; i < list->n; i++) untouched = untouched && list->d[i] == neutral;
   return list->n == 1 || list->n == channels || untouched;
 }
@@ -219,7 +219,7 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-/* Copies the window of the whole in or out. */
+/* Copies the window of `whole` to `part` or, if `in`, `part` into the window. */
 static int move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {
@@ -299,6 +299,7 @@ static int resize_check(void *param)
   return TY_OK;
 }
 
+/* largest side of a resized image, and largest border, in pixels */
 enum { MOST_SIDE = 1 << 20 };
 
 static int resized_shape(struct infer *s, int64_t h, int64_t w)

@@ -1,9 +1,10 @@
-/* image_color.c - colours and mirror images at random: _image_random_*, _image_adjust_lighting.
+/* image_color.c - random changes of colour and random flips: _image_random_*,
+** _image_adjust_lighting.
 **
-** One image (height, width, channels) with 1 or 3 channels; bytes saturate and drop the
-** fraction. What is random follows from (seed, the draw's counter, node) alone. The grey
-** that saturation blends with is 0.114 of blue: that is how networks trained with these
-** operators saw their images. No gradients.
+** An argument is one image (height, width, channels) with 1 or 3 channels. Results in uint8
+** saturate and lose their fraction. Random numbers depend only on (seed, the draw's counter, node).
+** Saturation blends with 0.114 times the blue channel as the grey, as the reference does: networks
+** trained with these operators expect such images. No gradients.
 */
 #include "kernel/strided_copy.h"
 #include "image/image.h"
@@ -56,12 +57,13 @@ static int factor_check(void *param)
   return TY_OK;
 }
 
-/* Returns word i of a call, the one that step i of a transform would draw (io/workspace.c). */
+/* Returns random word i of a call: first words of elements 2^40 apart, as in io/workspace.c. */
 static uint32_t random_word(struct call *c, int i)
 {
   return random_words(c, (uint64_t)i << 40).w[0];
 }
 
+/* Applies one kind of tuning with a random factor between min_factor and max_factor. */
 static int tune_randomly(struct call *c, int kind)
 {
   const struct factor *p = c->param;
@@ -152,6 +154,7 @@ static int flip_shape(struct infer *s)
       s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
 }
 
+/* Copies the image, or with probability 1/2 its mirror image along an axis. */
 static int flip_randomly(struct call *c, int axis)
 {
   const int64_t *n = c->in[0].d.dim;

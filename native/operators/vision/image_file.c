@@ -1,8 +1,7 @@
 /* image_file.c - image files as arrays: _cvimdecode (bytes in an array) and _cvimread (a file).
 **
-** The size of the result is in the file: these operators are called on arrays, and have no
-** place in a symbol. _cvimread is the one kernel that takes memory of its own, for the bytes of
-** the file.
+** The size of the result is known only from the file, so these operators work on arrays, not in
+** symbols. _cvimread allocates memory for the bytes of the file while it runs.
 */
 #include "base/whole_file.h"
 #include "image/codec.h"
@@ -35,6 +34,7 @@ static int bytes_type(struct infer *s)
   return type_is(s, &s->out[0], TY_U8);
 }
 
+/* Sets the shape of the output to the size of the image. */
 static int measure_image(const struct call *c, struct file_bytes file)
 {
   struct pixels size;
@@ -65,6 +65,7 @@ static struct file_bytes bytes_in(const struct call *c)
 static int decode_measure(struct call *c) { return measure_image(c, bytes_in(c)); }
 static int decode_run(struct call *c)     { return decode_image(c, bytes_in(c)); }
 
+/* Calls act with the contents of the file, which are freed afterwards. */
 static int with_file(const struct call *c, int (*act)(const struct call *, struct file_bytes))
 {
   char *data;

@@ -1,9 +1,10 @@
-/* multibox.c - single-shot detection: anchors (MultiBoxPrior), what a network should answer for
-** each of them (MultiBoxTarget), and boxes from its answers (MultiBoxDetection).
+/* multibox.c - single-shot detection: anchors (MultiBoxPrior), training targets for each anchor
+** (MultiBoxTarget), and boxes from a network's outputs (MultiBoxDetection).
 **
-** Corners x1 y1 x2 y2 are fractions of the image. Class 0 of a network is the background: object
-** class k is its class k + 1. A box relative to an anchor is the offset of its centre in sizes
-** of the anchor and the logarithm of the ratio of the sizes, each divided by its variance.
+** Corners x1 y1 x2 y2 are fractions of the image. Class 0 of a network's output is the background;
+** object class k is class k + 1 there. A box is encoded relative to an anchor: the offset of its
+** centre, in units of the anchor's size, and the logarithm of the ratio of the sizes, each divided
+** by its variance.
 ** Source: Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016.
 */
 #include "op/op.h"
@@ -52,11 +53,12 @@ struct prior {
   const struct vec_ops *r;
   void   *y;
   int64_t width;
-  int64_t n;                                          /* anchors of a cell */
+  int64_t n;                                          /* anchors per cell */
   double  step[2];                                    /* y, x */
   double  half[256][2];                               /* half width and half height */
 };
 
+/* Computes half width and half height of each prior, as parts of the image's width and height. */
 static void prior_sizes(struct prior *k, int64_t h, int64_t w)
 {
   const struct prior_param *p = k->p;
@@ -158,17 +160,18 @@ struct matching {                                       /* one sample */
   const struct vec_ops *r;
   struct metric m;
   int64_t anchors;
-  int64_t objects;                                    /* of the sample, without padding */
+  int64_t objects;                                    /* rows of label before the padding */
   int64_t width, classes;
   const void *anchor, *label, *pred;
   double  *overlap;                                   /* (anchors, objects) */
-  double  *best;                                      /* the largest of each anchor, -1: none */
-  int64_t *object;                                    /* whose overlap that is */
+  double  *best;                                      /* largest overlap of each anchor */
+  int64_t *object;                                    /* object of each anchor; -1: none */
   struct box *truth;
-  struct sort_key *order;                                  /* twice `anchors` */
+  struct sort_key *order;                                  /* 2 anchors; half is scratch */
   uint8_t *state, *matched;
 };
 
+/* Computes the overlaps of all anchors and objects, and the best object of each anchor. */
 static void overlap_all(struct matching *t)
 {
   for (int64_t g = 0; g < t->objects; g++)
@@ -185,8 +188,8 @@ static void overlap_all(struct matching *t)
   }
 }
 
-/* Matches the best pair of an anchor and an object that are both free, until no pair overlaps.
-** Returns how many there are. */
+/* Matches the free anchor and the free object that overlap most, until no such pair overlaps by
+** more than 1e-6. Returns the number of pairs. */
 static int64_t match_pairs(struct matching *t)
 {
   int64_t n = 0;
@@ -206,6 +209,8 @@ static int64_t match_pairs(struct matching *t)
   }
 }
 
+/* Makes positive each further anchor whose best overlap is above the threshold. Returns their
+** number. */
 static int64_t match_near(struct matching *t)
 {
   int64_t n = 0;
@@ -215,7 +220,7 @@ static int64_t match_near(struct matching *t)
   return n;
 }
 
-/* Returns the softmax of class 0. */
+/* Returns the softmax of class 0 over the scores of anchor a. */
 static double background_probability(const struct matching *t, int64_t a)
 {
   double most = -INFINITY, sum = 0;
@@ -226,6 +231,8 @@ static double background_probability(const struct matching *t, int64_t a)
   return exp(t->r->get(t->pred, a) - most) / sum;
 }
 
+/* Chooses the negatives: anchors that overlap every object by less than negative_mining_thresh,
+** least likely background first, at most negative_mining_ratio per positive. */
 static void mine_negatives(struct matching *t, int64_t positives)
 {
   double negatives = (double)positives * t->p->negative_mining_ratio,
@@ -240,6 +247,7 @@ static void mine_negatives(struct matching *t, int64_t positives)
   for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].index] = NEGATIVE;
 }
 
+/* Writes offsets, mask and classes of all anchors of a sample; NULL: not wanted. */
 static void write_targets(const struct matching *t, void *offsets, void *mask, void *class)
 {
   const double none[4] = { 0 };
@@ -261,6 +269,7 @@ static void write_targets(const struct matching *t, void *offsets, void *mask, v
   }
 }
 
+/* Sets the state of every anchor of a sample, and the object of the positive ones. */
 static void match_sample(struct matching *t)
 {
   overlap_all(t);
@@ -400,7 +409,8 @@ static void decode_box(const struct detect *d, int64_t a, double corner[4])
   }
 }
 
-/* Finds the best class of each anchor, where it is none of background, NaN and too weak. */
+/* Fills `found` with the best object class of each anchor whose score reaches the threshold; NaN
+** scores are skipped. Returns the number of detections. */
 static int64_t find_objects(const struct detect *d)
 {
   int64_t n = 0;
@@ -418,7 +428,8 @@ static int64_t find_objects(const struct detect *d)
   return n;
 }
 
-/* Sorts the best nms_topk to the front; what is after them stays where it was found, with id -1. */
+/* Sorts the best nms_topk detections to the front of `found` and suppresses among them. Suppressed
+** detections and all after the front get id -1; those after the front are not moved. */
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {
   int64_t keep = d->p->nms_topk > 0 ? MIN(n, d->p->nms_topk) : n;

@@ -1,15 +1,16 @@
-/* proposal.c - regions worth a look, from a region proposal network: Proposal (one image),
-** MultiProposal (a batch).
+/* proposal.c - candidate regions from the outputs of a region proposal network: Proposal (one
+** image), MultiProposal (a batch).
 **
-** Anchors have whole pixels as corners, both ends counting: a square of feature_stride is given
-** every ratio (height by width, its area kept, sides rounded), then every scale, and moved to
-** every cell. cls_prob (batch, 2 anchors, height, width) holds scores of background, then of
-** objects; bbox_pred (batch, 4 anchors, height, width) moves and stretches anchors, or with
-** iou_loss their corners; im_info (batch, 3) is height, width and scale of the image as it was
-** before padding. Boxes are clipped to the image. A score is -1 in cells beyond it, of a box
-** smaller than rpn_min_size (which grows by half of that at each end), and where box or score is
-** NaN. The best pre_nms take part in suppression, the first post_nms that stay are the result;
-** where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
+** A box includes the pixels at both of its corners. The anchors of a cell come from a square of
+** feature_stride pixels: it takes every ratio of height to width (same area, sides rounded), then
+** every scale. cls_prob (batch, 2 anchors, height, width) holds scores of background, then of
+** objects. bbox_pred (batch, 4 anchors, height, width) moves and stretches the anchors or, with
+** iou_loss, moves their corners. im_info (batch, 3) is height, width and scale of the image without
+** padding. Boxes are clipped to the image. The score is -1 for cells outside the image, for a box
+** smaller than rpn_min_size (which is enlarged by half of that at each end), and where box or score
+** is NaN. The pre_nms best boxes take part in suppression; the first post_nms of those that remain
+** are the result, repeated from the first where fewer remain.
+** Source: Ren et al., "Faster R-CNN", NIPS 2015.
 */
 #include "kernel/element/proposal.h"
 #include "op/op.h"
@@ -88,9 +89,9 @@ struct image_of {
   struct proposal_rules rules;
   int64_t anchors, h, w;
   int64_t count;                                      /* anchors of all cells */
-  int64_t pre;
-  const void *scores;                                 /* of objects */
-  const void *moves;
+  int64_t pre;                                        /* boxes that take part in suppression */
+  const void *scores;                                 /* of objects: (anchors, h, w) */
+  const void *moves;                                  /* (4 anchors, h, w) */
   double  info[3];
   struct proposal *all;
   struct sort_key *order;
@@ -98,6 +99,7 @@ struct image_of {
   uint8_t *gone;
 };
 
+/* Returns the proposal of anchor index % anchors in cell index / anchors. */
 static struct proposal propose_at(const struct image_of *k, int64_t index)
 {
   const struct reals *scales = &k->p->scales, *ratios = &k->p->ratios;
@@ -109,7 +111,8 @@ static struct proposal propose_at(const struct image_of *k, int64_t index)
   return propose(&k->rules, v, position, by, k->info, k->r->get(k->scores, a * area + cell));
 }
 
-/* Fills order with the proposals that stay, best first; returns their number. */
+/* Fills `order` with the proposals that remain after suppression, best first. Returns their
+** number. */
 static int64_t select_best(const struct image_of *k)
 {
   for (int64_t i = 0; i < k->count; i++) {
@@ -144,6 +147,7 @@ static size_t proposal_scratch(const struct call *c)
   return proposal_bytes(c) * (size_t)parallel_threads();
 }
 
+/* Writes post_nms regions of an image, repeating the `found` ones in `order`. */
 static void write_regions(
     const struct call *c, const struct image_of *k, int64_t image, int64_t found)
 {

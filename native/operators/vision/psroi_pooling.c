@@ -1,14 +1,15 @@
 /* psroi_pooling.c - position-sensitive pooling of regions: PSROIPooling, DeformablePSROIPooling.
 **
-** Each bin of a region reads channels of its own: data has output_dim planes for every cell of a
-** group_size grid, and bin (i, j) of the result looks at the cell that its place in the region
-** falls into. Corners (sample, x1, y1, x2, y2) are rounded to whole units, the last one counts,
-** and a region is at least a tenth of a pixel large. PSROIPooling takes the mean of the pixels
-** of a bin; DeformablePSROIPooling the mean of bilinear samples inside the image, after it has
-** moved the bin by trans (regions, 2 classes, part_size, part_size) times trans_std times the
-** region's size. Empty bins and samples of the batch that do not exist give 0. Coordinates are
-** rounded as the data's type does. Sources: Dai et al., "R-FCN", NIPS 2016; Dai et al.,
-** "Deformable Convolutional Networks", ICCV 2017.
+** Each bin of a region reads its own channels: data has output_dim planes for each cell of a grid
+** of group_size x group_size cells, and bin (i, j) reads the cell that contains its position in the
+** region. Corners of a region (sample, x1, y1, x2, y2) are rounded to whole units, the last one is
+** included, and a region is at least a tenth of a pixel large. PSROIPooling takes the mean of the
+** pixels of a bin. DeformablePSROIPooling moves the bin by trans (regions, 2 classes, part_size,
+** part_size) times trans_std times the region's size, and takes the mean of the bilinear samples
+** inside the image. Empty bins and regions of a sample that the batch does not have give 0.
+** Coordinates are rounded to the data's type.
+** Sources: Dai et al., "R-FCN", NIPS 2016; Dai et al., "Deformable Convolutional Networks",
+** ICCV 2017.
 */
 #include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
@@ -96,7 +97,7 @@ struct psroi_call {                                   /* what all regions share 
   const struct vec_ops *r;
   const struct psroi_param *p;
   const ty_desc *d;                                   /* of data */
-  int64_t classes;                                    /* of trans; 0: there is none */
+  int64_t classes;                                    /* of trans; 0: there is no trans */
   const void *rois, *x, *trans, *dy, *count;
   void   *y, *counted, *dx, *dtrans;
   struct ps_grid s;
@@ -116,9 +117,11 @@ static struct ps_region read_region(const struct psroi_call *k, int64_t n, doubl
   return ps_region(&k->s, v, shift);
 }
 
-/* A bin of one channel of the result. */
+/* A bin of one channel of the result. out: index in the result; position: row and column of the
+** bin; plane: index in data of the plane that it reads. */
 struct psroi_bin { int64_t region, out, channel, position[2], plane; };
 
+/* Returns bin i of region n, counted over channels, rows and columns. */
 static struct psroi_bin make_bin(
     const struct psroi_call *k, const struct ps_region *g, int64_t n, int64_t i)
 {
@@ -185,6 +188,7 @@ static int mean_forward(struct call *c)
   return TY_OK;
 }
 
+/* Adds the gradient of region n's bins to dx. */
 static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, int64_t n)
 {
   for (int64_t i = 0; i < bins_of_region(k); i++) {
@@ -198,8 +202,7 @@ static void scatter_mean(const struct psroi_call *k, const struct ps_region *g, 
   }
 }
 
-/* Computes the gradient; regions may overlap, so one after the other. in: head gradient,
-** regions. */
+/* Computes the gradient, serially since regions may overlap. in: head gradient, regions. */
 static int mean_backward(struct call *c)
 {
   struct psroi_call k = { .r = vec_ops_of(c->out[0].d.dtype),
@@ -229,6 +232,7 @@ static int64_t offsets_of(const struct psroi_call *k, const struct psroi_bin *b)
       ps_part(&k->s, b->position[1]);
 }
 
+/* Sets start to the y and x of a bin's first corner, in pixels. */
 static void find_start(const struct psroi_call *k, const struct ps_region *g,
     const struct psroi_bin *b, double start[2])
 {
@@ -239,9 +243,10 @@ static void find_start(const struct psroi_call *k, const struct ps_region *g,
   }
 }
 
-/* Sample i of a bin as four places and weights; false: outside the image. way: from the first
-** pixel, y and x. */
+/* The four pixels of a sample: their indices in a plane, by row and column, and the distance of the
+** sample from the first pixel, y and x. */
 struct psroi_taps { int64_t at[2][2]; double way[2]; };
+/* Finds the pixels of sample i of a bin. Returns false if it is outside the image. */
 static bool taps_at(const struct psroi_call *k, const struct ps_region *g, const double start[2],
     int64_t i, struct psroi_taps *t)
 {
@@ -260,6 +265,7 @@ static double weight_of(const struct psroi_taps *t, int y, int x)
   return (y ? t->way[0] : 1 - t->way[0]) * (x ? t->way[1] : 1 - t->way[1]);
 }
 
+/* Computes a bin of the result and the number of its samples inside the image. */
 static void sample_bin(
     const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
@@ -326,6 +332,7 @@ static double sample_slope(
               : (v[1][0] - v[0][0]) * (1 - other) + (v[1][1] - v[0][1]) * other;
 }
 
+/* Adds the gradient of a bin to dx and dtrans, where not NULL. */
 static void scatter_bin(
     const struct psroi_call *k, const struct ps_region *g, const struct psroi_bin *b)
 {
@@ -346,8 +353,8 @@ static void scatter_bin(
   }
 }
 
-/* Computes the gradients; regions may overlap, so one after the other. in: head gradient, data,
-** regions, samples counted, offsets. */
+/* Computes the gradients, serially since regions may overlap. in: head gradient, data, regions,
+** samples counted, trans. */
 static int sample_backward(struct call *c)
 {
   struct psroi_call k = { .r = vec_ops_of(c->in[1].d.dtype),

@@ -1,9 +1,9 @@
 /* resize.c - _contrib_BilinearResize2D: images of another height and width.
 **
-** Output row i is at source row i (in - 1) / (out - 1), so that corners meet, or, without
-** align_corners, at (i + 1/2) in / out - 1/2, at least 0; one row alone takes the first. Columns
-** likewise. Each output is the weighted mean of four neighbours; the last row and column have
-** themselves as their next. The gradient adds it to the four.
+** With align_corners output row i is at source row i (in - 1) / (out - 1), so that the corners of
+** both images coincide; without, at max(0, (i + 1/2) in / out - 1/2). A single output row is at
+** source row 0. The same holds for columns. Each output is the weighted mean of four neighbours,
+** where the last row and column are repeated. The gradient is distributed by the same weights.
 */
 #include "kernel/element/resample.h"
 #include "kernel/vec/vec.h"
@@ -48,7 +48,7 @@ static int resize_check(void *param)
   return TY_OK;
 }
 
-/* Returns the new size of a side of n; 0: unknown, or none is left. */
+/* Returns the new size of an axis of n elements; 0: unknown, or too small to keep any. */
 static int64_t side_after(const struct resize_param *p, int64_t n, int64_t size, double scale)
 {
   const bool even = n % 2 == 0;
@@ -91,7 +91,7 @@ static int resize_shape(struct infer *s)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* H, W: of the output */
+/* h, w: size of the input; H, W: of the output. Backward reads the large gradient from `from`. */
 struct resize_planes {
   const struct vec_ops *r;
   const void *from;

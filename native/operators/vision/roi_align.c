@@ -1,14 +1,15 @@
 /* roi_align.c - means of bilinear samples over a grid of bins in each region: ROIAlign,
 ** RROIAlign (rotated regions).
 **
-** A region is (sample, x1, y1, x2, y2) or (sample, centre x, centre y, width, height, degrees),
-** in units of which spatial_scale makes pixels; it is at least one pixel large, except that an
-** aligned region keeps its size, less half a pixel at each end. A bin takes grid x grid samples:
-** as many as asked for, or one per pixel begun. A sample more than one pixel outside the image
-** is 0 and counts; the others stick to the border. A sample of the batch that does not exist,
-** and a region without size, with NaN or further than 1e9 pixels off, give 0. Which samples can
-** be inside follows from the geometry, so that a huge region costs no more than the image.
-** Coordinates are rounded as the data's type does. Source: He et al., "Mask R-CNN", ICCV 2017.
+** A region is (sample, x1, y1, x2, y2) or (sample, centre x, centre y, width, height, degrees);
+** spatial_scale converts its coordinates to pixels. A region smaller than one pixel is enlarged to
+** one, except that an aligned region moves by half a pixel and keeps its size. The samples of a bin
+** form a grid of the given number per axis, or of one per pixel, rounded up. A sample more than one
+** pixel outside the image counts as 0; a nearer one takes the value at the border. A region is 0 if
+** the batch has no such sample, or if it has no size, contains NaN, or is more than 1e9 pixels
+** away. Only samples that can be inside the image are visited, so the cost of a huge region is
+** bounded by the size of the image. Coordinates are rounded to the data's type.
+** Source: He et al., "Mask R-CNN", ICCV 2017.
 */
 #include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
@@ -41,6 +42,7 @@ static int align_check(void *param)
   return TY_OK;
 }
 
+/* Infers the shapes. columns: numbers of a region; expected: the shape of regions in errors. */
 static int regions_shape(struct infer *s, int64_t columns, const char *expected)
 {
   const struct align_param *p = s->param;
@@ -94,8 +96,9 @@ static struct align_region read_region(const struct align_call *k, int64_t n)
 
 /* -- bilinear samples -------------------------------------------------------------------------- */
 
-struct align_taps { int64_t at[4]; double weight[4]; };     /* places in a plane */
+struct align_taps { int64_t at[4]; double weight[4]; };     /* indices in a plane */
 
+/* Finds the pixels of the sample at (y, x). Returns false if it is outside the image. */
 static bool taps_at(const struct align_call *k, double y, double x, struct align_taps *t)
 {
   struct align_tap v = align_tap(&k->s, 0, y), u = align_tap(&k->s, 1, x);
@@ -108,13 +111,15 @@ static bool taps_at(const struct align_call *k, double y, double x, struct align
   return true;
 }
 
-/* What happens at each sample of a bin: its taps, for one channel after the other. */
+/* A bin of all channels: indices of the first channel's plane in data and of its element in the
+** result, and the steps from one channel to the next. */
 struct align_bin {
   const struct align_call *k;
   int64_t plane, out, next_plane, next_out;
-  double share;
+  double share;                                       /* 1 / samples of the bin */
 };
 
+/* Adds a sample to the bin in the result. */
 static void add_to_bin(const struct align_bin *b, const struct align_taps *t)
 {
   const struct vec_ops *r = b->k->r;
@@ -127,6 +132,7 @@ static void add_to_bin(const struct align_bin *b, const struct align_taps *t)
   }
 }
 
+/* Adds a sample's part of the bin's gradient to the gradient of data. */
 static void add_to_image(const struct align_bin *b, const struct align_taps *t)
 {
   const struct vec_ops *r = b->k->r;
@@ -141,6 +147,7 @@ static void add_to_image(const struct align_bin *b, const struct align_taps *t)
 
 typedef void (*visitor)(const struct align_bin *b, const struct align_taps *t);
 
+/* Calls visit for each sample of bin (by, bx) inside the image. */
 static void visit_bin(const struct align_call *k, const struct align_region *g, int64_t by,
     int64_t bx, const struct align_bin *b, visitor visit)
 {
@@ -157,6 +164,7 @@ static void visit_bin(const struct align_call *k, const struct align_region *g, 
     }
 }
 
+/* Calls visit for each sample of all bins of region n. */
 static void visit_region(const struct align_call *k, int64_t n, visitor visit)
 {
   struct align_region g = read_region(k, n);
@@ -197,8 +205,7 @@ static int roi_forward(struct call *c, bool rotated)
 static int align_forward(struct call *c) { return roi_forward(c, false); }
 static int rotated_forward(struct call *c) { return roi_forward(c, true); }
 
-/* Computes the gradient; regions may overlap, so one after the other. in: head gradient,
-** regions. */
+/* Computes the gradient, serially since regions may overlap. in: head gradient, regions. */
 static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;

@@ -1,9 +1,10 @@
 /* roi_pooling.c - ROIPooling: the maximum over a grid of bins in each region of interest.
 **
-** A region is (sample, x1, y1, x2, y2); corners are scaled and rounded half away from zero, both
-** ends count, and a region is at least one pixel large. Bin i of n covers floor(i size / n) to
-** ceil((i + 1) size / n), clipped to the image; an empty bin and a sample that does not exist
-** give 0. The argmax of each maximum (-1: none) is the hidden second output.
+** A region is (sample, x1, y1, x2, y2). Its corners are scaled and rounded half away from zero, the
+** pixels at both are included, and a region is at least one pixel large. Bin i of n covers pixels
+** floor(i size / n) to ceil((i + 1) size / n) - 1, clipped to the image. An empty bin and a region
+** of a sample that the batch does not have give 0. The hidden second output holds the index of each
+** maximum in its plane (-1: none).
 */
 #include "kernel/element/regions.h"
 #include "kernel/vec/vec.h"
@@ -43,7 +44,7 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* Infers the places of maxima, which are not of data's type: a half type would round them. */
+/* Infers the types. The indices of the maxima are int32, since a half type would round them. */
 static int roi_type(struct infer *s)
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
@@ -61,6 +62,7 @@ struct roi {
   int32_t *argmax;
 };
 
+/* Returns the index in a plane of the greatest pixel of a bin; -1: the bin is empty. */
 static int64_t find_greatest(
     const struct roi *k, int64_t plane, struct bin_ends y, struct bin_ends x)
 {
@@ -107,8 +109,8 @@ static int roi_forward(struct call *c)
   return TY_OK;
 }
 
-/* Computes the gradient; regions may overlap, so one after the other. in: head gradient, regions,
-** places of the maxima. */
+/* Computes the gradient, serially since regions may overlap. in: head gradient, regions, indices of
+** the maxima. */
 static int roi_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d, *out = &c->in[0].d;

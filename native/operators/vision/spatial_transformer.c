@@ -1,14 +1,16 @@
 /* spatial_transformer.c - SpatialTransformer, GridGenerator, BilinearSampler.
 **
-** A grid (batch, 2, h, w) says for each place of the output where in the input it comes from, x
-** then y, -1 and 1 being the centres of the outermost pixels. A regular grid holds these
-** coordinates of the output's own positions.
+** A grid (batch, 2, h, w) holds for each position of the output the position in the input that it
+** reads: x, then y; -1 and 1 are the centres of the outermost pixels. A regular grid holds the
+** output's own positions.
 */
 #include "kernel/vec/sampler.h"
 #include "op/op.h"
 
 enum { AFFINE, WARP };
 
+/* Writes planes (h, w) of x, y and ones, x and y in -1 .. 1; with `pixels`, only x and y, in
+** pixels. out: NULL: does nothing. */
 static void regular_grid(const struct vec_ops *r, void *out, int64_t h, int64_t w, bool pixels)
 {
   for (int64_t i = 0; out && i < h; i++)
@@ -21,6 +23,7 @@ static void regular_grid(const struct vec_ops *r, void *out, int64_t h, int64_t 
     }
 }
 
+/* Checks that a shape, if known, has four dimensions. what: for the error. */
 static int image_only(struct infer *s, const ty_desc *slot, const char *what)
 {
   if (!slot->ndim || slot->ndim == 4) return TY_OK;
@@ -36,6 +39,7 @@ static int positive_target(const struct dims *t)
 
 /* -- sampling ---------------------------------------------------------------------------------- */
 
+/* Forward sets x, grid and y; backward sets x, grid, dy, dx and dgrid. */
 struct sampling {
   const struct vec_ops *r;
   struct image s;
@@ -143,8 +147,8 @@ static int grid_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-/* Computes (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head
-** gradient. */
+/* Computes y = (x + pixel) / half - 1 from shifts x, where half is (size - 1) / 2 along an axis,
+** or, if `back`, the gradient of the shifts from the head gradient x: y = x / half. */
 static void warp_grid(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
 {
   int64_t n = d->dim[2] * d->dim[3];

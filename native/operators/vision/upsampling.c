@@ -1,9 +1,8 @@
 /* upsampling.c - UpSampling: images made larger by an integer factor.
 **
-** nearest: each input is repeated until it has the output's size, then inputs are joined along
-** the channels or added. bilinear: a transposed convolution of each channel with a kernel of its
-** own, k = 2 scale - scale % 2, stride scale, pad ceil((scale - 1) / 2); the kernel is an
-** argument.
+** nearest: the pixels of each input are repeated to the output's size, then inputs are joined along
+** the channels or added. bilinear: a transposed convolution of each channel with its own kernel, an
+** argument, of size 2 scale - scale % 2, stride scale and pad ceil((scale - 1) / 2).
 */
 #include "kernel/vec/sampler.h"
 #include "op/op.h"
@@ -85,10 +84,11 @@ struct nearest {                                      /* one input and its chann
   const ty_desc *small, *large;
   void   *x;                                          /* of the small size */
   void   *y;                                          /* of the large size */
-  int64_t first;                                      /* channel of the output */
+  int64_t first;                                      /* first channel in the output */
   bool    add, back;
 };
 
+/* Writes or, with `add`, adds the repeated pixels of one plane. in, out: indices of the planes. */
 static void enlarge_plane(const struct nearest *u, int64_t in, int64_t out)
 {
   const struct vec_ops *r = u->r;
@@ -105,6 +105,7 @@ static void enlarge_plane(const struct nearest *u, int64_t in, int64_t out)
   }
 }
 
+/* Sums the head gradients of the pixels that repeat each pixel of a plane. */
 static void shrink_plane(const struct nearest *u, int64_t in, int64_t out)
 {
   const struct vec_ops *r = u->r;
@@ -154,8 +155,8 @@ struct bilinear {
   void   *y, *dx, *dweight;
 };
 
-/* Walks over taps of the kernel and input rows: output row iy scale + ky - pad, columns ix scale
-** + kx - pad. */
+/* Processes tap (ky, kx) of a channel's kernel for one plane, forward or backward: input (iy, ix)
+** belongs to output (iy scale + ky - pad, ix scale + kx - pad). */
 static void bilinear_tap(
     const struct bilinear *u, int64_t plane, int64_t channel, int64_t ky, int64_t kx)
 {

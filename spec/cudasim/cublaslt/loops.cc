@@ -3,7 +3,7 @@
 #include "product.h"
 using namespace cudasim;
 
-/* Appends op(A) to *out, column by column, in the type of the sums. */
+/* Writes op(A) of a batch to *out, column by column, in the type of the sums. */
 template <class T>
 static void pack_matrix(std::vector<T> *out, const Matrix &m, int64_t batch, bool tf32)
 {
@@ -13,7 +13,7 @@ static void pack_matrix(std::vector<T> *out, const Matrix &m, int64_t batch, boo
   for (int64_t j = 0; j < m.cols; j++)
     for (int64_t i = 0; i < m.rows; i++) {
       T v = (T)load_number(p, m.type, i * m.rs + j * m.cs);
-      if (tf32) {                                     /* ten bits of mantissa, halves away from 0 */
+      if (tf32) {                                     /* 10 bits of fraction, ties away from 0 */
         float f = (float)v;
         uint32_t u;
         memcpy(&u, &f, 4);
@@ -50,7 +50,7 @@ static double finish_element(const Product &p, double v, int64_t batch, int64_t 
 {
   int64_t at = batch * p.aux_stride + row + col * p.aux_ld;
   if (p.epilogue & BIAS) v += load_number(p.bias, p.bias_type, batch * p.bias_stride + row);
-  /* as the library sets it: zeros pass, though relu's own gradient is 0 there; NaN does not */
+  /* as the library sets the mask: 1 for 0, though relu's gradient is 0 there, and 0 for NaN */
   if (p.epilogue & AUX && p.epilogue & RELU) set_bit(p.aux, at, v >= 0);
   if (p.epilogue & AUX && p.epilogue & GELU) store_number(p.aux, p.aux_type, at, v);
   if (p.epilogue & RELU) return v > 0 ? v : v != v ? v : 0;

@@ -1,10 +1,10 @@
 /* product.cc - cublasLtMatmul and its heuristics: what the library does and what it refuses, the
 ** choice of an algorithm, and the work on the stream.
 **
-** What the library cannot do is CUBLAS_STATUS_NOT_SUPPORTED, and no finding, since a program may
-** ask. An algorithm is the alignment that was promised, the workspace that it needs, and the
-** product that it was chosen for. A call that differs in one of them is a finding: on a GPU it is
-** an error at best. */
+** A request for what the library cannot do returns CUBLAS_STATUS_NOT_SUPPORTED and is no finding,
+** since a program may ask. An algorithm records the promised alignment, the workspace it needs and
+** the product it was chosen for. A call that differs in one of them is a finding: on a GPU it is an
+** error at best. */
 #include "product.h"
 using namespace cudasim;
 
@@ -14,7 +14,7 @@ enum { GOOD = CUBLAS_STATUS_SUCCESS, INVALID = CUBLAS_STATUS_INVALID_VALUE,
 struct cublasLtContext { int device; };
 /* what an algorithm's 64 bytes hold */
 struct Algorithm { uint64_t mark, product, workspace; uint32_t aligned[4]; uint64_t way; };
-static const uint64_t MARK = 0x6375646173696d00;
+static const uint64_t MARK = 0x6375646173696d00;      /* "cudasim" */
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm has 64 bytes");
 
 static bool find_number(int64_t type, Number *out)
@@ -30,7 +30,7 @@ static bool find_number(int64_t type, Number *out)
   }
 }
 
-/* -- what is asked for ------------------------------------------------------------------------- */
+/* -- reading descriptors ----------------------------------------------------------------------- */
 
 static int make_matrix(const Bag *l, bool turned, Matrix *m)
 {
@@ -116,7 +116,7 @@ static int make_epilogue(const Bag *d, Product *p)
   return p->aux_ld < p->d.rows || p->aux_ld % (mask ? 128 : 8) ? INVALID : GOOD;
 }
 
-/* Returns whether sums of A or B are ones that the library has: A as it is, B transposed. */
+/* Returns whether the library can sum A or B in the epilogue: only A as it is and B transposed. */
 static bool sums_fit(const Product &p, const Bag *d)
 {
   const bool ta = d->get(CUBLASLT_MATMUL_DESC_TRANSA) != CUBLAS_OP_N;
@@ -124,7 +124,8 @@ static bool sums_fit(const Product &p, const Bag *d)
   return !(p.epilogue & SUM_A && ta) && !(p.epilogue & SUM_B && !tb);
 }
 
-/* Returns whether a product of integers is one that the library has: A' B, dimensions in fours. */
+/* Returns whether the library has a product of integers: A' B, by columns, with dimensions that are
+** multiples of 4. True for other types. */
 static bool whole_numbers_fit(const Product &p, const Bag *d)
 {
   if (!p.exact()) return true;
@@ -133,6 +134,7 @@ static bool whole_numbers_fit(const Product &p, const Bag *d)
       p.a.rows % 4 == 0 && p.a.cols % 4 == 0 && p.a.ld % 4 == 0 && p.b.ld % 4 == 0;
 }
 
+/* Fills in *p from descriptors. Returns GOOD, INVALID, or LACKS for what the library cannot do. */
 static int make_product(
     const Bag *d, const Bag *a, const Bag *b, const Bag *c, const Bag *o, Product *p)
 {
@@ -160,7 +162,7 @@ static int make_product(
 
 /* -- algorithms -------------------------------------------------------------------------------- */
 
-/* Returns a hash of all that an algorithm is chosen by. */
+/* Returns a hash of everything that the choice of an algorithm depends on. */
 static uint64_t hash_product(const Product &p)
 {
   uint64_t h = 1469598103934665603u;
@@ -172,8 +174,8 @@ static uint64_t hash_product(const Product &p)
   return h;
 }
 
-/* Returns the workspace that a product uses: like the library, it splits long sums if there is room
-** for their parts. */
+/* Returns the bytes of workspace that a product uses. Like the library, it splits long sums if
+** there is room for their parts. */
 static size_t wanted_workspace(const Product &p, size_t most)
 {
   size_t parts = (size_t)(p.d.rows * p.d.cols * p.d.batch) * 4 * 2;
@@ -214,7 +216,7 @@ API cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
   for (int i = 0; i < 4; i++) {
     int64_t v = wish->get(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i);
     NAMED(power_of_two(v), "an alignment of %lld bytes", (long long)v);
-    aligned[i] = v > 16 ? 16 : (uint32_t)v;           /* no algorithm here wants more */
+    aligned[i] = v > 16 ? 16 : (uint32_t)v;           /* no algorithm here needs more */
   }
   size_t most = (size_t)wish->get(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
   for (size_t limit : { most, (size_t)0, most }) {

@@ -185,7 +185,7 @@ API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeNa
 }
 
 /* Returns whether cuDNN 9.19 has no engine for the graph: relu after a convolution of half types
-** without a bias between them, unless channels come in eights. */
+** without a bias between them, unless the numbers of channels are multiples of 8. */
 static bool lacks_engines(const Bag *graph)
 {
   auto ops = graph->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS);
@@ -200,6 +200,7 @@ static bool lacks_engines(const Bag *graph)
   return size_of(type) == 2 && !eights;
 }
 
+/* Makes to[0 .. n) the configurations of the engines; *got: their number, all of them if n is 0. */
 static cudnnStatus_t get_results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
 {
   *got = 0;
@@ -218,7 +219,7 @@ static cudnnStatus_t get_results(const Bag *heuristic, int64_t n, int64_t *got, 
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* Gives the engine that the heuristics chose. */
+/* Makes the descriptor *to the engine of a configuration. */
 static cudnnStatus_t get_engine(const Bag *config, int64_t *got, void *to)
 {
   Bag *e = *(Bag **)to;
@@ -290,7 +291,7 @@ static const char *check_convolution(const Bag *b)
 }
 
 /* Checks that each id has one tensor, and that one operation writes each virtual tensor before
-** others read it. Returns NULL, or what is wrong. */
+** others read it. Returns NULL, or the error. */
 static const char *check_graph(const Bag *b)
 {
   std::map<int64_t, const Bag *> by_id;

@@ -105,7 +105,7 @@ static int place_tensor(Run *r, const Bag *t, const std::map<int64_t, void *> &g
   bool dense = (int64_t)bytes == v.count() * (int64_t)size_of(v.type);
   if (!is_virtual && !(known && use == READS)) {
     const View &w = r->views[t];
-    /* what is between the numbers of a strided tensor need not be written */
+    /* the gaps of a strided tensor may be unwritten, so only its first and last number count */
     r->regions.push_back({ "a tensor", w.p, dense ? bytes : size_of(v.type), use });
     if (!dense)
       r->regions.push_back({ "a tensor", w.p + bytes - size_of(v.type), size_of(v.type), use });

@@ -51,10 +51,10 @@ bool find_number(int64_t type, cudasim::Number *out);
 /* what an operation of a graph reads and writes, by its attributes. adds: to what it writes */
 struct Ports { int reads[3], writes; bool adds; };
 Ports make_ports(const Bag *operation);
-/* Checks one operation. Returns NULL, or what is wrong with it. */
+/* Checks one operation. Returns NULL, or the error. */
 const char *check_operation(const Bag *operation);
 
-/* a tensor as it is in memory; virtual ones in memory of the run */
+/* a tensor in memory: lengths, strides in elements, type, address (memory of the run if virtual) */
 struct View {
   std::vector<int64_t> n, s;
   cudasim::Number type;
@@ -66,7 +66,7 @@ View make_view(const Bag *tensor, char *p);
 
 /* What an engine reports of itself. One with tensor cores makes products of float32 from 10 bits of
 ** their fractions (TF32); one that is not deterministic gives sums that differ from run to run.
-** way: among those that differ in time alone. */
+** way: number among the engines that differ only in time. */
 struct Engine { int64_t workspace; bool tensor_cores, any_order; int way; };
 const int64_t ENGINES = 5;
 const Engine &find_engine(int64_t index);

@@ -149,10 +149,11 @@ static const char *check_shapes(const Bag *op, const Roles &r)
   return nullptr;
 }
 
-/* one axis of the image per place of the result and tap, row by row; -1: outside */
+/* at[i * taps + t]: index on an axis of the image of tap t for position i of the result; -1:
+** outside */
 struct Axis { int64_t in, taps, out; std::vector<int64_t> at; };
 
-/* Returns axis d of three, counted from the outermost, which tensors of fewer axes lack. */
+/* Returns axis d of three. Tensors of fewer axes lack the outer ones, which have length 1. */
 static Axis make_axis(const View &x, const View &w, const View &y, const Window &k, size_t d)
 {
   size_t skip = 5 - x.n.size();
@@ -254,6 +255,7 @@ static void run_convolution(
 
 /* -- element by element ------------------------------------------------------------------------ */
 
+/* Computes one element. Returns false for a mode that is not implemented. */
 static bool compute_value(int mode, const Bag *how, double x, double b, double *out)
 {
   double slope = how->one<double>(CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP_SLOPE, 0);

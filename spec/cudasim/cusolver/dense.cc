@@ -1,6 +1,6 @@
 /* dense.cc - cusolverDn: handles, and factors of dense matrices as work of the handle's stream. The
-** workspaces that it asks for are as long as the matrices, so that one that is too short is found;
-** they are filled with NaNs. */
+** sizes of workspaces depend on the matrices, so that one that is too short is found. Workspaces
+** are filled with NaNs. */
 #include <algorithm>
 #include <mutex>
 #include <set>

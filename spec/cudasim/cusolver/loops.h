@@ -27,7 +27,7 @@ template <class T> struct Columns {
   }
 };
 
-/* Factors a in place. Returns the first pivot that is zero, counted from 1; 0: none is. */
+/* Factors a in place. Returns the index of the first zero pivot, counted from 1, or 0. */
 template <class T> int factor_lu(Columns<T> &a, int *pivot)
 {
   int info = 0;
@@ -106,9 +106,9 @@ template <class T> void form_q(Columns<T> &a, const T *tau, int reflections)
     }
 }
 
-/* Computes eigenvectors as columns and ascending eigenvalues by Jacobi's rotations. The triangle
-** that is read is copied over the other one. Returns 0, or how many elements outside the diagonal
-** are left. */
+/* Computes eigenvectors as columns and ascending eigenvalues by Jacobi's rotations. Copies the
+** triangle that `upper` names over the other one first. Returns 0, or the number of elements that
+** the last of 60 sweeps still rotated. */
 template <class T> int compute_eigen(Columns<T> &a, bool upper, T *values)
 {
   int n = a.n, left = 0;

@@ -1,6 +1,7 @@
-/* arena.cc - address space of device memory, and access to it. Ranges are apart, so that an access
-** outside of one faults. While no device works the host has no access either: a host that touches
-** device memory is ended with its call stack. Addresses are used again only after all others. */
+/* arena.cc - address space of device memory, and access to it. Ranges have gaps between them, so
+** that an access outside of one faults. While no device works the host has no access either: if it
+** touches device memory, its call stack is printed and the process ends. Addresses are reused only
+** after all others. */
 #include <execinfo.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "../run/run.h"
 #include "state.h"
 
+/* bytes of a page and of a gap; ranges up to which new ones have gaps */
 enum { PAGE = 4096, GAP = 64 << 10, APART = 8192 };
 static char *arena, *fresh;
 static size_t arena_bytes;
@@ -45,7 +47,7 @@ char *arena_take(size_t bytes)
     if (i->second >= bytes && (best == given_back.end() || i->second < best->second)) best = i;
   if (best == given_back.end()) return nullptr;
   char *p = best->first;
-  if (best->second > 2 * whole) { /* a large one serves many */
+  if (best->second > 2 * whole) { /* splits a large one */
     *best = { p + whole, best->second - whole };
     return p;
   }
@@ -171,7 +173,7 @@ static void handle_fault(int number, siginfo_t *info, void *context)
 
 void start_memory()
 {
-  /* the checker needs 17 times as much again */
+  /* the checker reserves 24 more bytes per byte: 20 of cells, 1 of state, 3 of `touched` */
   int bits = atoi(find_setting("CUDASIM_CHECK", "0")) ? 37 : 40;
   for (arena_bytes = (size_t)1 << bits; arena_bytes >= (size_t)1 << 32; arena_bytes /= 2) {
     void *p = mmap(nullptr, arena_bytes, PROT_NONE,

@@ -11,7 +11,7 @@
 
 State &state = *new State;                            /* never destroyed: others may outlive main */
 Counts counts;
-/* of this thread: a host function runs, which must not call back */
+/* of this thread: it runs a host function, which must not call the driver */
 thread_local bool in_host_function;
 
 const char *find_setting(const char *name, const char *otherwise)
@@ -58,8 +58,8 @@ static bool is_named(const std::string &name, const char *function)
   return !strncmp(function, name.c_str(), n) && (!function[n] || !strncmp(function + n, "_v", 2));
 }
 
-/* Returns whether an error stays: faults of kernels and what follows from them. Other codes of this
-** hundred refuse one call. */
+/* Returns whether an error sticks to its context: faults of kernels and their consequences. Other
+** codes from 700 on refuse one call. */
 static bool is_sticky(CUresult code)
 {
   return code == 700 || code == 702 || code == 709 || code == 710 || (code >= 714 && code < 720);
@@ -76,14 +76,15 @@ static CUresult planned_failure(const char *function)
   return CUDA_SUCCESS;
 }
 
-/* Sets what CUDASIM_FAIL says from now on. For tests in the same process. */
+/* Replaces the planned failures by those of `text`, which reads like CUDASIM_FAIL. For tests in the
+** same process. */
 extern "C" __attribute__((visibility("default"))) void cudasim_fail(const char *text)
 {
   Lock lock(state.lock);
   plan_failures(text);
 }
 
-/* how often functions of each name were called, those of libraries, too */
+/* number of calls by the name of the function, including those of libraries */
 static std::map<std::string, long> &called = *new std::map<std::string, long>;
 
 /* Returns how often a function was called. For tests in the same process. */

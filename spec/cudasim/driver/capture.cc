@@ -106,7 +106,7 @@ API cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode)
   return CUDA_SUCCESS;
 }
 
-/* Returns whether what a stream recorded last leads to the end of the origin. */
+/* Returns whether the origin's last nodes depend on the last nodes of a stream, or are these. */
 static bool is_joined(const Capture &c, const CUstream_st *s)
 {
   std::vector<size_t> open = c.origin->last;
@@ -134,7 +134,7 @@ static CUresult check_capture(const Capture &c)
 
 API cuStreamEndCapture(CUstream handle, CUgraph *out)
 {
-  Call call(__func__, CONTEXT); /* a failure that was asked for ends the capture, too */
+  Call call(__func__, CONTEXT); /* a planned failure (CUDASIM_FAIL) ends the capture, too */
   CUstream_st *s = find_stream(handle);
   if (call.code && !(s && s->capture)) return call.code;
   RULE(s && s->capture, CUDA_ERROR_INVALID_VALUE, "not a stream that captures");

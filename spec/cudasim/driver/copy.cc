@@ -6,8 +6,7 @@
 
 struct Copy { char *to; const char *from; size_t bytes; };
 
-/* Checks that one side of a copy is device memory or host memory, as the caller says; called when
-** the copy runs. */
+/* Checks that one side of a copy is device memory (is_device) or host memory when the copy runs. */
 static CUresult check_side(const void *p, size_t bytes, bool is_device, const char *which)
 {
   if (is_device ? ranges_hold(p, bytes) : !is_device_address(p)) return CUDA_SUCCESS;

@@ -29,13 +29,14 @@ enum Needs {
   ENDING  = 4                               /* releases something: works after failures */
 };
 
-/* What every function begins with: the lock, and whether it may go on. */
+/* Begins every function of the interface: takes the lock and checks what the function needs. If
+** code is not 0, the function returns it. */
 struct Call {
   Lock lock;
   CUresult code;
   const char *name;
   Call(const char *name, int needs);
-  ~Call();                                            /* eager: runs what was given */
+  ~Call();                                            /* eager: runs the submitted work */
 };
 #define ENTER(needs) \
   Call call(__func__, needs); \
@@ -44,7 +45,7 @@ struct Call {
   do { \
     if (!(x)) return code; \
   } while (0)
-/* as NEED, for what a correct program never does: said on stderr and counted */
+/* like NEED, for conditions that a correct program never breaks: reports on stderr and counts */
 #define RULE(x, code, ...)                                       \
   do {                                                           \
     if (!(x)) return report_misuse(code, __func__, __VA_ARGS__); \
@@ -75,14 +76,13 @@ bool devices_are_peers();                             /* CUDASIM_PEERS */
 
 /* -- memory (arena.cc, memory.cc, physical.cc) ------------------------------------------------- */
 
-/* bytes of device memory that exist, by address; neighbours may be touched in one go */
+/* existing device memory, by address; one access may span adjacent ranges */
 struct Range { size_t bytes; int device; bool fixed; };
 /* Takes address space that was never used before, or long ago, with a gap after it. */
 char *arena_take(size_t bytes);
 /* Gives address space back; none of it is used again soon. */
 void arena_give(char *p, size_t bytes);
-/* Returns whether an address is one of the arena, allocated or not, or of a variable of a
-** module. */
+/* Returns whether an address is in the arena, allocated or not, or in a variable of a module. */
 bool is_device_address(const void *p);
 /* Adds a range of device memory. fixed: variables of a module, which neither move nor change
 ** owner. */
@@ -110,9 +110,9 @@ struct Op {
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   Work work;
   std::vector<Mark> after;
-  std::function<bool()> ready;                        /* for work that waits for others, too */
+  std::function<bool()> ready;                        /* set by work that waits for other ranks */
   uint64_t number = 0;                                /* in its queue */
-  uint64_t given = 0;                                 /* among all of the process */
+  uint64_t given = 0;                                 /* in the process */
 };
 struct Queue {
   int device;
@@ -128,7 +128,7 @@ void queue_give(const std::shared_ptr<Queue> &q, Op op);
 /* Runs work until the mark is passed. Releases the lock meanwhile. */
 CUresult queue_wait(Lock &lock, const Mark &m);
 CUresult queue_wait_all(Lock &lock, int device);
-/* Runs one Op, so that a host that asks again and again makes progress. */
+/* Runs one Op, so that a host that polls makes progress. */
 void queue_poll(Lock &lock);
 /* Runs a host function as part of an Op. */
 void run_host(CUhostFn f, void *data);
@@ -163,7 +163,8 @@ std::set<CUstream_st *> &list_streams();
 /* capture.cc */
 CUresult capture_node(CUstream_st *s, CUgraphNodeType type, Work work);
 CUresult capture_wait(CUstream_st *s, CUevent_st *e);
-/* Invalidates the captures that a call breaks which no capture allows. */
+/* Invalidates the captures that do not allow this call of an unsafe function. Returns 0, or the
+** error for the call. */
 CUresult capture_check_unsafe(const char *function);
 CUresult capture_refuse(CUstream_st *s, const char *function);
 bool any_capture(int device);

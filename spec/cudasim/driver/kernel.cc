@@ -5,7 +5,7 @@
 #include "../run/run.h"
 #include "state.h"
 
-static const int DEFAULT_SHARED = 48 << 10;
+static const int DEFAULT_SHARED = 48 << 10;           /* bytes, unless the program raised it */
 
 #define FUNCTION(f) \
   RULE(function_lives(f), CUDA_ERROR_INVALID_HANDLE, "not a function, or its module is unloaded")
@@ -57,7 +57,7 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction f, int thread
 
 struct Grid { unsigned grid[3], block[3]; size_t dynamic; };
 
-/* the parameters of a launch: one piece of memory, and where each is in it */
+/* the parameters of a launch in one piece of memory; at: the address of each */
 struct Parameters {
   std::unique_ptr<char[]> bytes;
   std::vector<void *> at;

@@ -41,7 +41,7 @@ API cuMemFree_v2(CUdeviceptr d)
       (void *)d);
   Allocation a = at->second;
   allocations.erase(at);
-  queue_wait_all(call.lock, a.device);                /* as a device does */
+  queue_wait_all(call.lock, a.device);                /* as the real driver does */
   range_remove((char *)d);
   arena_give(a.from, a.reserved);
   context_of(a.device).used -= a.bytes;

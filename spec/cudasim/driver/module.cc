@@ -1,6 +1,6 @@
 /* module.cc - compiled sources as modules. The "cubin" that the stand-in for NVRTC makes is a
-** shared library; each load gets a file of its own, since two loads of one image are two modules
-** with their own variables. */
+** shared library. Each load gets a separate file, since two loads of one image are two modules with
+** separate variables. */
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -18,8 +18,8 @@ static std::set<const CUfunc_st *> &functions = *new std::set<const CUfunc_st *>
 
 bool function_lives(const CUfunc_st *f) { return functions.count(f) != 0; }
 
-/* Returns the size of an image, which comes without a length: the table of sections is last in an
-** ELF file. 0: it is none. */
+/* Returns the size of an image, which comes without a length: an ELF file ends with its table of
+** sections. 0: it is no ELF file. */
 static size_t image_bytes(const void *image)
 {
   const ElfW(Ehdr) *h = (const ElfW(Ehdr) *)image;
@@ -35,7 +35,7 @@ static bool write_file(const char *path, const void *data, size_t bytes)
   return !fclose(f) && good;
 }
 
-/* files that last as long as the process */
+/* files to delete when the process ends */
 static struct Kept : std::set<std::string> {
   ~Kept()
   {

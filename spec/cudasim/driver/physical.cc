@@ -77,6 +77,7 @@ API cuMemGetAllocationGranularity(
   return CUDA_SUCCESS;
 }
 
+/* Finds room in the file: a hole of this size, or its end. Returns false if it cannot grow. */
 static bool find_place(size_t bytes, size_t *offset)
 {
   auto hole = holes.find(bytes);

@@ -1,7 +1,7 @@
 /* queue.cc - the work of all streams, and the threads that run it. Nothing runs before a wait; the
 ** waiting thread then runs what may run, in a random order, up to what it waits for. So the host is
-** far ahead of its devices, and work without an order runs in any order. A thread of its own runs
-** what has been queued for some milliseconds, since a program may also wait for a host function.
+** far ahead of its devices, and work without an order runs in any order. An extra thread runs work
+** that has been queued for some milliseconds, since a program may also wait for a host function.
 ** CUDASIM_STREAMS=eager runs work when it is submitted: faster, but missing waits are not found. */
 #include <chrono>
 #include <thread>
@@ -58,7 +58,8 @@ static bool others_may_come()
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-/* Does it come before kernels of its device that were given earlier? */
+/* Returns whether an Op that runs now overtakes kernels of its device that were submitted
+** earlier. */
 static bool may_overtake(const Op &op, int device)
 {
   for (auto &q : queues)
@@ -85,7 +86,7 @@ static bool run_op(Lock &lock)
   set_gate(true);
   lock.unlock();
   CUresult r = c.error || !op.work ? c.error : op.work();
-  op.work = nullptr;                                  /* what it held may take the lock when it goes */
+  op.work = nullptr;                                  /* destructors in it may take the lock */
   op.ready = nullptr;
   lock.lock();
   if (r && !c.error) c.error = r;
@@ -173,6 +174,7 @@ void run_host(CUhostFn f, void *data)
 
 /* -- the thread that takes over ---------------------------------------------------------------- */
 
+/* Runs pending work whenever no Op has run for 3 ms. Never returns. */
 static void take_over()
 {
   Lock lock(state.lock);

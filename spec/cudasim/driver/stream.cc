@@ -32,8 +32,8 @@ CUstream_st *find_stream(CUstream handle)
 
 static bool is_default(const CUstream_st *s) { return s >= defaults && s < defaults + DEVICES; }
 
-/* Returns what new work of a stream waits for: work of the default stream comes after all that
-** blocking streams have, and before all that they get later. */
+/* Returns the marks that new work of a stream waits for. Work of the default stream comes after all
+** work that blocking streams have now, and before all that they get later. */
 static std::vector<Mark> list_marks(CUstream_st *s)
 {
   std::vector<Mark> after;

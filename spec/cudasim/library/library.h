@@ -1,5 +1,5 @@
-/* library.h - what the stand-ins of CUDA's other libraries need of the driver's: checks at the
-** begin of a function, work on a stream, and the memory that this work reads and writes.
+/* library.h - the driver's interface for the stand-ins of CUDA's other libraries: checks at the
+** beginning of a function, work on a stream, and the memory that this work reads and writes.
 ** Implemented in driver/library.cc. */
 #pragma once
 #include <functional>
@@ -39,9 +39,9 @@ struct Region {
   size_t rows = 1, step = 0;
 };
 typedef std::function<void()> Job;
-/* Submits one entry of a stream, like a launch. Where a region is no device memory the work is not
-** done, and the error sticks. way: which of a library's ways does it, 0 its first; others than
-** CUDASIM_FASTEST take twice as long by the clock of events, and costs contain their number. */
+/* Submits one entry of a stream, like a launch. If a region is not device memory, the work is not
+** done, and the error sticks. way: number of the library's algorithm. All but CUDASIM_FASTEST take
+** twice as long by the clock of events; costs contain numbers other than 0. */
 CUresult give_work(CUstream s, const char *name, std::vector<Region> regions, Job job, int way = 0);
 
 /* Submits work that may not begin before `ready`: it waits for another rank, of this process or

@@ -1,4 +1,4 @@
-/* abi.h - the part of NCCL's interface that is here, by hand (see driver/abi.h). */
+/* abi.h - the part of NCCL's interface that is implemented, written by hand (driver/abi.h). */
 #pragma once
 #include "../driver/abi.h"
 #ifdef CUDASIM_REAL_HEADERS

@@ -45,10 +45,11 @@ struct Member {
 };
 typedef std::shared_ptr<Member> MemberPtr;
 
-/* Makes the file of a group. Returns whether it could. */
+/* Makes the file of a group; id: its path. Returns false if it cannot be made. */
 bool board_new(char id[128]);
-/* Maps the file and waits until all ranks have joined. */
+/* Maps the file and notes that the rank has joined. Unlinks the file if it is the last one. */
 ncclResult_t board_join(const char id[128], int size, int rank, MemberPtr *out);
+/* Waits until all ranks have joined. Fails if the group has failed or the patience ends. */
 ncclResult_t board_wait(const Member &m);
 /* Returns the seconds after which a wait for a rank fails. */
 double find_patience();

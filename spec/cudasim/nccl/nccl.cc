@@ -85,7 +85,7 @@ static ncclResult_t now_or_later()
 
 API ncclGetVersion(int *version)
 {
-  const char *e = getenv("CUDASIM_NCCL");             /* 0: it does not say */
+  const char *e = getenv("CUDASIM_NCCL");             /* 0: the call fails */
   *version = e ? atoi(e) : 22803;
   return *version ? ncclSuccess : ncclSystemError;
 }
@@ -127,7 +127,7 @@ static ncclResult_t leave_group(const char *name, ncclComm_t comm, bool aborts)
 API ncclCommDestroy(ncclComm_t comm) { return leave_group(__func__, comm, false); }
 API ncclCommAbort(ncclComm_t comm) { return leave_group(__func__, comm, true); }
 
-/* Returns whether a rank has gone away that the current collective waits for. */
+/* Returns whether the current collective waits for a rank that has aborted. */
 static bool misses_somebody(const Member &m)
 {
   for (int r = 0; r < m.size; r++)

@@ -1,7 +1,7 @@
 /* work.cc - a collective as work of a stream. A rank copies its numbers to the group's file when it
 ** is the collective's turn in its stream, and takes the result when every rank has done so; until
-** then its stream waits, and other streams go on. The order in which ranks are added begins at
-** another one each time, the same for all ranks: no program may depend on it. */
+** then its stream waits, and other streams go on. Each collective starts its sums at a different
+** rank, the same on all ranks, since no program may depend on the order. */
 #include <chrono>
 #include <string.h>
 #include <unistd.h>
@@ -143,7 +143,7 @@ static bool are_all_there(const Member &m, uint64_t number)
   return true;
 }
 
-/* Waiting for the others has an end: theirs, or that of patience. */
+/* a wait for the other ranks, which fails after find_patience() seconds */
 struct Wait {
   std::chrono::steady_clock::time_point since;
   bool began = false;

@@ -96,7 +96,7 @@ static void remove_all(std::string *text, const std::string &what)
     text->erase(at, what.size());
 }
 
-/* Compiles in a folder of its own, in a file of the user's name, which errors contain. */
+/* Compiles in a new folder, from a file with the user's name, since errors contain it. */
 static bool run_compiler(const std::string &base, const std::string &name, const std::string &text,
     const std::string &run, std::string *log)
 {

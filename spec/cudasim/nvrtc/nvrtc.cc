@@ -42,7 +42,7 @@ static bool planned_to_fail(const std::string &function)
 API nvrtcVersion(int *major, int *minor)
 {
   ENTER;
-  const char *e = getenv("CUDASIM_NVRTC");            /* 13000 */
+  const char *e = getenv("CUDASIM_NVRTC");            /* such as 13000 */
   int version = e ? atoi(e) : CUDASIM_TOOLKIT * 1000;
   *major = version / 1000;
   *minor = version % 1000 / 10;

@@ -1,4 +1,4 @@
-/* source.h - what is done to a source in CUDA before it is compiled as C++. */
+/* source.h - changes to the text of a CUDA source before it is compiled as C++. */
 #pragma once
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
-/* block.cc - the threads of one block as fibres. A thread runs until it ends or has to wait; one
-** that ends leaves its stack to the next that has not begun, so that a kernel without barriers
-** never changes stacks. A correct kernel gives the same in any order; launch.cc chooses it. */
+/* block.cc - the threads of one block as fibres. A thread runs until it ends or has to wait. If it
+** ends, the next thread that has not begun takes its stack, so that a kernel without barriers never
+** changes stacks. launch.cc chooses the order of threads; results of a correct kernel do not depend
+** on it. */
 #include "block.h"
 #include <stdlib.h>
 #include "check.h"
@@ -66,6 +67,7 @@ static void wait_turn()
 
 static bool barrier_is_full() { return block.at_barrier && block.at_barrier + block.done == block.n; }
 
+/* Ends the barrier: waiting threads go on in order, from a random one. */
 static void open_barrier()
 {
   block.barrier_result = block.barrier_sum;
@@ -135,7 +137,8 @@ static void join_meeting(Meeting *m, unsigned mask, int line)
     run_report("lanes of a warp meet at two operations, lines %d and %d", m->line, line);
 }
 
-/* Lets the lanes go on when none is missing but those that have ended. */
+/* Ends a warp operation and lets its lanes go on if all of them have arrived or ended. Returns
+** whether it did. */
 static bool end_meeting(Meeting *m, unsigned warp)
 {
   if (!m->arrived || m->mask & ~(m->arrived | ended_lanes(warp))) return false;
@@ -154,7 +157,7 @@ extern "C" const uint64_t *cudasim_warp(unsigned mask, uint64_t value, int line)
 {
   Thread *me = this_thread();
   unsigned lane = me->me.lane, warp = me->me.warp;
-  mask &= lanes_of(warp);               /* a full mask in the last, smaller warp: those there are */
+  mask &= lanes_of(warp);               /* in the last, smaller warp a mask may be full */
   if (!(mask >> lane & 1)) cudasim_trap("a warp operation whose mask lacks the calling lane", line);
   Meeting *m = &block.meeting[warp * 32 + (unsigned)__builtin_ctz(mask)];
   join_meeting(m, mask, line);
@@ -191,7 +194,8 @@ extern "C" void cudasim_trap(const char *what, int line)
   abort();
 }
 
-/* Runs threads one after another; those that begin on this stack need no other. */
+/* Runs threads, as the body of a fibre: after a thread's end, the next one that has not begun runs
+** on the same stack. */
 static void run_threads()
 {
   for (;;) {

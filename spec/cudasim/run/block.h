@@ -31,7 +31,7 @@ struct Block {
   int at_barrier, barrier_line, barrier_sum, barrier_result;
   uint32_t epoch;                                     /* barriers since the block began */
   Fibre *spare, *current;
-  void *main;                                         /* the stack that run_block was called on */
+  void *main;                                         /* the stack that block_run was called on */
 };
 extern Block block;
 

@@ -2,11 +2,11 @@
 ** functions that the compiler calls are here instead of in ThreadSanitizer's library, which is not
 ** linked.
 **
-** Found are accesses outside of what is allocated, to the byte; host memory; misalignment; reads of
-** what was never written; and races: two accesses of one place in one launch, one of them a plain
-** write, by two blocks, or by two threads of a block without a barrier between them (in a warp:
-** without a warp operation). Each word of memory has marks of its last writer and its last reader,
-** or that there were several. */
+** It finds accesses outside of allocations, to the byte; accesses to host memory; misalignment;
+** reads of memory that was never written; and races: two accesses to one place in one launch, one
+** of them a plain write, by two blocks, or by two threads of a block without a barrier between them
+** (in a warp: without a warp operation). Each word of memory has marks of its last writer and its
+** last reader, which also say that there were several. */
 #include "check.h"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include <mutex>
 #include "run.h"
 
-/* -- what is known of a place ------------------------------------------------------------------ */
+/* -- state of memory --------------------------------------------------------------------------- */
 
 struct Mark {
   uint32_t launch, block, epoch;
@@ -28,7 +28,7 @@ struct Mark {
 struct Cell { Mark written, read; };                  /* two of a word of four bytes */
 enum State : uint8_t { NOWHERE, THERE, WRITTEN };
 
-/* Cells of a piece of memory, a state per byte; shared memory is another for each block. */
+/* Cells of a piece of memory, and the state of each byte. shared: separate for each block. */
 struct Area {
   const char *from; size_t bytes;
   Cell *cells; State *state;
@@ -37,7 +37,7 @@ struct Area {
 };
 
 static bool watching;
-/* Of a word of four bytes: the last launches that read and wrote it, and which bytes. */
+/* of a word of four bytes: the last launches that read and wrote it, and masks of the bytes */
 struct Touched { uint32_t reading, writing; uint8_t read, written; };
 static Touched *touched;                              /* of the arena, per word */
 static Moved moved;                                   /* by the launch that runs, or ran last */
@@ -76,7 +76,7 @@ static void drop_area(const Area &a)
   munmap(a.state, a.bytes + 16);
 }
 
-/* -- what is reported -------------------------------------------------------------------------- */
+/* -- notes of the host's side ------------------------------------------------------------------ */
 
 void check_arena(const char *p, size_t bytes)
 {
@@ -192,7 +192,7 @@ static void report_access(const char *what, const char *p, int n, const void *pc
 
 /* -- races ------------------------------------------------------------------------------------- */
 
-/* Returns whether a marked access came before, or is one of this thread. */
+/* Returns whether a marked access is ordered before the current one, or is of the same thread. */
 static bool is_ordered(const Mark &m, bool is_shared)
 {
   if (m.launch != now.launch) return true;
@@ -215,11 +215,12 @@ static void compare_access(const Cell &c, const Access &a, unsigned bytes, bool 
     report_access("a race: a write of what another thread reads", a.p, a.n, a.pc);
 }
 
+/* Replaces a mark by one of this access, which notes other threads and blocks since a barrier. */
 static void mark_access(Mark *m, const Access &a, unsigned bytes, bool is_shared)
 {
   Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
     (uint8_t)bytes };
-  bool fresh = m->launch != now.launch || !(m->bytes & bytes);  /* of two bytes, the last */
+  bool fresh = m->launch != now.launch || !(m->bytes & bytes);  /* keeps the last of two bytes */
   bool other_block = !fresh && m->block != now.block;
   /* before a barrier, or in shared memory of another block */
   bool past = fresh || (other_block ? is_shared : !m->blocks && m->epoch != now.epoch);
@@ -284,6 +285,7 @@ static bool may_read(const char *p)
   return false;
 }
 
+/* Reports bytes that are not allocated, or read and not written. Marks bytes as written. */
 static bool is_there(const Area &area, const Access &a)
 {
   State *s = area.state + (a.p - area.from);
@@ -301,6 +303,7 @@ static bool is_there(const Area &area, const Access &a)
   return true;
 }
 
+/* Checks an access of a kernel. Accesses to its stack and to the stand-in itself are allowed. */
 static void check_access(const Access &a)
 {
   if (run_owns(a.p)) return;

@@ -14,13 +14,13 @@ void check_launch(const Launch &l);
 void check_block(void);
 /* Registers the arena, in which device memory is allocated. */
 void check_arena(const char *p, size_t bytes);
-/* Notes that bytes exist from now on, not written yet, or no longer. */
+/* Notes that bytes are allocated and not written (there), or freed. */
 void check_memory(const char *p, size_t bytes, bool there);
 /* Notes that the host's side wrote bytes. */
 void check_written(const void *p, size_t bytes);
 /* Returns whether all bytes have been written, as far as is known. */
 bool check_read(const void *p, size_t bytes);
-/* Notes a copy: bytes are as written as those that it reads. */
+/* Notes a copy: bytes at `to` count as written where those at `from` do. */
 void check_copied(const void *to, const void *from, size_t bytes);
 /* Registers a part of a module, whose variables kernels share. */
 void check_module(const char *p, size_t bytes, bool writable);

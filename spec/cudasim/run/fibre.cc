@@ -65,7 +65,7 @@ Fibre *fibre_new(void (*body)(void))
   }
   f->stack = (char *)p;
   mprotect(f->stack, 4096, PROT_NONE);
-  /* tops that differ in their low bits do not fight for the same sets of the cache */
+  /* different offsets of the tops keep the stacks out of the same sets of the cache */
   static unsigned n;
   f->sp = first_frame(f->stack + FIBRE_STACK - 64 - n++ % 64 * 192, body);
   return f;

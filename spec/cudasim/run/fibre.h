@@ -1,5 +1,4 @@
-/* fibre.h - cooperative threads with stacks of their own. A fibre runs until it calls
-** fibre_switch. */
+/* fibre.h - cooperative threads, each with its stack. A fibre runs until it calls fibre_switch. */
 #pragma once
 #include <stddef.h>
 
@@ -8,7 +7,7 @@ struct Fibre {
   char *stack;
   Fibre *next;                                        /* in a list of its user */
 };
-enum { FIBRE_STACK = 128 << 10 };
+enum { FIBRE_STACK = 128 << 10 };                     /* bytes */
 
 /* Makes a fibre that calls `body` (which never returns) when it is first switched to. */
 Fibre *fibre_new(void (*body)(void));

@@ -1,5 +1,5 @@
-/* check_test.cc - kernels with faults, which are found and named, and correct ones like them, of
-** which nothing is reported. Runs with CUDASIM_CHECK=1. */
+/* check_test.cc - kernels with faults, which the checker must find and name, and similar correct
+** ones, which must leave no finding. Runs with CUDASIM_CHECK=1. */
 #include "test.h"
 
 static const char SOURCE[] = R"(

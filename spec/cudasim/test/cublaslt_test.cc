@@ -1,5 +1,5 @@
 /* cublaslt_test.cc - products: values by plain formulas, epilogues and their gradients, batches,
-** orders, types; what is refused, and what a program that breaks a rule gets. */
+** orders, types; refusals, and findings about programs that break a rule. */
 #include "../cublaslt/abi.h"
 #include "test.h"
 #ifndef CUDASIM_REAL_HEADERS
@@ -34,7 +34,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void
 
 static cublasLtHandle_t handle;
 
-/* A product of m x k by k x n, column-major, with what tests vary. */
+/* A product of m x k by k x n, column-major. Tests change its descriptors and pointers. */
 struct Try {
   cublasLtMatmulDesc_t product;
   cublasLtMatrixLayout_t a, b, c;
@@ -152,7 +152,7 @@ static void test_batches()
   }
 }
 
-/* Checks matrices by rows, as layouts say instead of transpositions. */
+/* Checks row-major matrices, given by the order of the layouts. */
 static void test_rows_first()
 {
   const int m = 3, n = 4, k = 2;
@@ -252,7 +252,7 @@ static void test_epilogues()
   OK(t.run(x, y, z));
   got = copy_down<float>(z, m * n);
   auto sums = copy_down<float>(v, m);
-  int at_zero = 0;                                    /* where what passes is not 0 itself */
+  int at_zero = 0;                                    /* results at 0 where a gradient passes */
   for (int i = 0; i < m; i++) {
     float sum = 0;
     for (int j = 0; j < n; j++) {
@@ -291,7 +291,7 @@ static void test_epilogues()
         a[(size_t)i] + a[(size_t)(i + m)] + a[(size_t)(i + 2 * m)] + a[(size_t)(i + 3 * m)]);
 }
 
-/* -- what is refused, and what is found -------------------------------------------------------- */
+/* -- refusals and findings --------------------------------------------------------------------- */
 
 /* Checks that a product which the library lacks is refused and is no finding, since a program may
 ** ask. */

@@ -1,5 +1,5 @@
-/* cusolver_test.cc - factors of matrices, whose product is the matrix, and what is reported to a
-** program that breaks a rule. */
+/* cusolver_test.cc - factors of matrices, whose product is the matrix, and findings about programs
+** that break a rule. */
 #include "../cusolver/abi.h"
 #include "test.h"
 #ifndef CUDASIM_REAL_HEADERS

@@ -191,7 +191,7 @@ static void test_numbers()
   const double want[13] = { 1, 3.1415927410125732, 31 + 8 + 4 + 1, 3, 11.25, 0.47693627620446987,
     2 + 2 + 5, 2147483647. + 2, 3, log(24.) + 6, 15, 2, 1.959963984540054 };
   for (int i = 0; i < 13; i++) {
-    if (i == 7) continue;               /* int overflow: no number to ask for */
+    if (i == 7) continue;               /* int overflow: any number is right */
     CHECK(fabs(y[(size_t)i] - want[i]) < 1e-12);
   }
 }
@@ -214,7 +214,7 @@ static unsigned short half_bits(float v, bool brain)
   return (unsigned short)((u >> 16 & 0x8000) | ((u >> 23 & 255) - 112) << 10 | (u >> 13 & 0x3ff));
 }
 
-/* Whole numbers, whose sums are exact: float16 has 11 bits, bfloat16 8. */
+/* Checks products of whole numbers that fit the 8 significant bits of bfloat16: sums are exact. */
 static void test_tile_product()
 {
   for (int brain = 0; brain < 2; brain++) {

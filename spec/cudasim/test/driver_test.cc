@@ -1,5 +1,5 @@
-/* driver_test.cc - streams, events, graphs, memory: what a correct program may rely on, and what is
-** reported to another one. */
+/* driver_test.cc - streams, events, graphs, memory: guarantees for correct programs, and findings
+** about others. */
 #include <pthread.h>
 #include <unistd.h>
 #include "test.h"

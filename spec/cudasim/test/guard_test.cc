@@ -1,5 +1,5 @@
-/* guard_test.cc - what is found without the checker: faults at guard pages, and a host that touches
-** device memory (in a process of its own, which it ends). */
+/* guard_test.cc - errors that are found without the checker: faults at guard pages, and a host that
+** touches device memory (in a child process, which this ends). */
 #include <sys/wait.h>
 #include <unistd.h>
 #include "test.h"

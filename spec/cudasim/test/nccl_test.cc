@@ -1,5 +1,5 @@
-/* nccl_test.cc - collectives: values of all types, ranks that come late, and what is reported to a
-** program that breaks a rule. */
+/* nccl_test.cc - collectives: values of all types, ranks that come late, and findings about
+** programs that break a rule. */
 #include "../nccl/abi.h"
 #include "test.h"
 #ifndef CUDASIM_REAL_HEADERS

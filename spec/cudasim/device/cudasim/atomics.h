@@ -9,7 +9,7 @@ extern "C" void cudasim_atomic(const volatile void *p, int bytes);
 #define CUDASIM_TELL(p, n) (void)0
 #endif
 
-/* the type of the place decides; what is added may be of another */
+/* keeps T out of deduction by the operand: the type of *p decides */
 template <class T> struct cudasim_same { typedef T type; };
 
 #define CUDASIM_ATOMIC(name, expression) \

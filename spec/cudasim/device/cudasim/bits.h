@@ -1,4 +1,4 @@
-/* bits.h - the bits of numbers, and numbers of bits. */
+/* bits.h - conversions between numbers and their bits, and operations on bits and bytes. */
 #pragma once
 
 static inline float __uint_as_float(unsigned u) { return cudasim_value<float>(u); }

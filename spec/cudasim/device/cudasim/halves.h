@@ -1,5 +1,5 @@
-/* halves.h - __half and __nv_bfloat16. They are stored in 16 bits; all arithmetic is float's,
-** rounded to nearest even, which is what a GPU's own does for one operation. */
+/* halves.h - __half and __nv_bfloat16. They are stored in 16 bits. Arithmetic is done in float and
+** rounded to nearest even, which gives what a GPU's half instructions give for one operation. */
 #pragma once
 
 #define CUDASIM_HALF_TYPE(type, raw, kind) \

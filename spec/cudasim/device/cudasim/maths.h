@@ -91,7 +91,8 @@ static inline double __ull2double_rn(unsigned long long x) { return (double)x; }
 
 /* -- the smaller and the larger ---------------------------------------------------------------- */
 
-/* of numbers of two types as C would compare them; a NaN loses, as in fmin */
+/* Returns the smaller number (max: the larger one) in the common type; of a NaN and a number the
+** number, as fmin does. */
 template <class A, class B>
 static inline std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>,
     std::common_type_t<A, B>>

@@ -1,6 +1,6 @@
-/* tensor.h - what mma.sync does, m16n8k16 of half types with sums in float: which lane has which
-** elements is PTX's table of fragments. Products are added one after another, from column 0 on; a
-** GPU adds them in groups of its own, with more bits. */
+/* tensor.h - mma.sync, m16n8k16 of half types with sums in float. Lanes have the elements that the
+** table of fragments in PTX names. Products are added one after another, from column 0 on; a GPU
+** adds them in groups, with more bits. */
 #pragma once
 
 CUDASIM_PLAIN static inline float cudasim_half_of(uint32_t word, int which, bool brain)
@@ -21,8 +21,8 @@ CUDASIM_PLAIN static inline void cudasim_words(
   }
 }
 
-/* sums (16 x 8) += left (16 x 16) times right (16 x 8), of bfloat16 where `brain`, else of float16;
-** of each the parts that this lane has */
+/* Adds left (16 x 16) times right (16 x 8) to sums (16 x 8), of bfloat16 if `brain`, else of
+** float16. The arguments are this lane's parts of each. */
 CUDASIM_PLAIN static inline void cudasim_multiply_tile(float (&sums)[4],
     const uint32_t (&left)[4], uint32_t right0, uint32_t right1, bool brain,
     int line = __builtin_LINE())
