@@ -8,8 +8,8 @@
 #include <errno.h>
 #include "base/base.h"
 #include "base/system.h"
+#include "io/record_file.h"
 
-#define MAGIC 0xced7230au                             /* first word of a record */
 enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIFT) - 1 };
 
 struct ty_record {
@@ -85,7 +85,7 @@ static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
   if (*end) return TY_OK;
   if (ferror(r->file)) return no_file(r);
   if (n < sizeof head) return fail_record(r, "the file ends within the head of a record");
-  if (read_word(head) != MAGIC) return fail_record(r, "no record begins here (wrong magic)");
+  if (read_word(head) != RECORD_MAGIC) return fail_record(r, "no record begins here (wrong magic)");
   *flag = read_word(head + 4) >> FLAG_SHIFT;
   *bytes = read_word(head + 4) & MOST_BYTES;
   return TY_OK;
@@ -123,7 +123,7 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
     if (inside != (flag == MIDDLE || flag == LAST))
       return fail_record(r, "the parts of a record are out of order");
     if (inside) {
-      const uint32_t magic = MAGIC;
+      const uint32_t magic = RECORD_MAGIC;
       TRY(reserve_bytes(r, total + 4));
       memcpy(r->buffer + total, &magic, 4);
       total += 4;
@@ -147,7 +147,7 @@ static int write_bytes(ty_record *r, const void *bytes, size_t n)
 
 static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)
 {
-  const uint32_t head[2] = { MAGIC, flag << FLAG_SHIFT | (uint32_t)n };
+  const uint32_t head[2] = { RECORD_MAGIC, flag << FLAG_SHIFT | (uint32_t)n };
   TRY(write_bytes(r, head, sizeof head));
   TRY(write_bytes(r, bytes, n));
   return write_bytes(r, "\0\0\0", align_up(n, 4) - n);
@@ -156,7 +156,7 @@ static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)
 int ty_record_write(ty_record *r, const void *data, size_t bytes)
 {
   NEED(r && (data || !bytes), TY_ETYPE, "record_write: null argument");
-  const uint32_t magic = MAGIC;
+  const uint32_t magic = RECORD_MAGIC;
   const char *text = data;
   size_t done = 0;
   NEED(r->writes, TY_ESTATE, "'%s' is open for reading", r->path);

@@ -11,9 +11,6 @@
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
 
-/* Points of a tile along an axis. */
-enum { SIDE = WINOGRAD_TILE + 2 };
-
 struct weight_gradient {
   const struct window *w;
   const struct winograd_isa *isa;

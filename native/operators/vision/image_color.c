@@ -166,7 +166,6 @@ static int flip_randomly(struct call *c, int axis)
     move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
   return move_run(c->device, &m, c->out[0].p,
       elements_at(c->in[0].p, flipped ? (n[axis] - 1) * stride[axis] : 0, size), size);
-  return TY_OK;
 }
 static int flip_left_right(struct call *c) { return flip_randomly(c, 1); }
 static int flip_top_bottom(struct call *c) { return flip_randomly(c, 0); }
