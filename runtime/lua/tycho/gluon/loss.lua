@@ -9,7 +9,7 @@
 --     local loss = ty.gluon.loss.SoftmaxCrossEntropyLoss()
 --     local l = ty.autograd.record(function() return loss(net(x), y) end)
 --
---     local Focal = ty.gluon.loss.Loss:extend("Focal")              -- a loss of one's own
+--     local Focal = ty.gluon.loss.Loss:extend("Focal")              -- a custom loss
 --     function Focal:forward(pred, label) ... end
 --
 -- @module tycho.gluon.loss

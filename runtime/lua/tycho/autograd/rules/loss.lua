@@ -9,7 +9,7 @@ local tables = require "tycho.core.tables"
 local loss = { rules = {}, expansions = {} }
 local rules, expansions = loss.rules, loss.expansions
 
--- Outputs with a gradient of their own ------------------------------------------------------------
+-- Outputs that define their gradient --------------------------------------------------------------
 
 -- The output is computed again from the input, since the derivative of the step's own output would
 -- be the gradient of the loss.
