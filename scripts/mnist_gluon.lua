@@ -1,4 +1,4 @@
---- Trains a network on images of digits with a loop written by hand: `ty.gluon` and `ty.autograd`.
+--- Trains a network on images of digits with a hand-written loop: `ty.gluon` and `ty.autograd`.
 --
 --   tycho scripts/mnist_gluon.lua                          draws its own digits, trains a LeNet
 --   tycho scripts/mnist_gluon.lua --network mlp --data folder-with-idx-files
@@ -31,7 +31,7 @@ local devices = common.devices(options)
 
 -- Data --------------------------------------------------------------------------------------------
 
--- Returns data sets of images (1, 28, 28) in 0 .. 1 and labels, to train on and to test on.
+-- Returns data sets of images (1, 28, 28), 0 to 1, and labels, for training and for testing.
 local function datasets()
   if options.data then
     local function part(train, n)
@@ -53,7 +53,7 @@ local train = gluon.data.DataLoader{train_set, options.batch, shuffle = true,
   num_workers = options.workers}
 local test = gluon.data.DataLoader{test_set, options.batch, num_workers = options.workers}
 
--- Returns the batch in as many parts as there are devices.
+-- Splits the batch into as many parts as there are devices.
 local function parts(data, label)
   local x = gluon.utils.split_and_load(data, devices, {even_split = false})
   local y = gluon.utils.split_and_load(label, devices, {even_split = false})
@@ -95,7 +95,7 @@ local function accuracy()
   return select(2, metric:get())
 end
 
--- Takes one step; the gradients of all devices are added by the trainer.
+-- Makes one training step; the trainer adds the gradients of all devices.
 local function step(data, label, metric)
   local x, y = parts(data, label)
   local outputs, losses = {}, {}
@@ -118,7 +118,7 @@ if options.resume then
 end
 local log, valid = common.log(options), nil
 for epoch = first, options.epochs - 1 do
-  ty.random.seed(options.seed + epoch)                    -- so that a pause changes nothing
+  ty.random.seed(options.seed + epoch)                    -- resuming gives the same result
   local metric, started = ty.metric.Accuracy(), ty.callback.clock()
   for data, label in train do
     step(data, label, metric)

@@ -1,8 +1,8 @@
---- Trains on two devices in both ways there are, and shows that neither changes what is learned.
+--- Trains on two devices in two ways, and shows that neither changes the result.
 --
 -- Data parallel: each device has the whole network and a part of each batch; their gradients are
--- added up. It ends where one device with the whole batch ends, and is faster. Model parallel: each
--- device has a part of the network, here one layer of an LSTM each; values cross where layers meet.
+-- added. The result is that of one device with the whole batch, in less time. Model parallel: each
+-- device has a part of the network, here one layer of an LSTM; values are copied where layers meet.
 --
 --   tycho scripts/multi_device.lua               cpu(0) and cpu(1): two queues that share the cores
 --   tycho scripts/multi_device.lua --gpus 0,1
@@ -41,14 +41,14 @@ for i, device in ipairs(devices) do
 end
 names = table.concat(names, " ")
 
--- The cores are shared out to all devices that were ever used. All are used from the start, so that
--- one device has as many threads in the comparison as each of several.
+-- The cores are divided among all devices that were ever used. All are used from the start, so that
+-- in the comparison one device has as many threads as each of several.
 for _, device in ipairs(devices) do
   ty.nd.zeros(1, {ctx = device}):wait_to_read()
 end
 
--- Returns how far two sets of parameters are apart: the length of the difference of two arrays as a
--- part of the array's length, of the two that are farthest apart.
+-- Returns the difference of two sets of parameters: the norm of the difference of two arrays
+-- relative to the array's norm, for the two arrays that differ most.
 local function difference(a, b)
   local worst = 0
   for name, x in pairs(a) do
@@ -63,9 +63,9 @@ end
 local x, y = digits.draw(options.images, options.seed)
 local held_x, held_y = digits.draw(500, options.seed + 1000)
 
--- Returns a LeNet on some devices, and a function that trains it for an epoch and gives the
--- seconds it took. It pools by means: the maximum of two nearly equal values would tip
--- over with the last bit of a sum.
+-- Returns a LeNet on some devices, and a function that trains it for an epoch and returns the
+-- seconds. It uses average pooling: the maximum of two nearly equal values would change with the
+-- last bit of a sum.
 local function lenet(context)
   local train = ty.io.NDArrayIter{data = x, label = y, batch_size = options.batch}
   local module = ty.mod.Module{symbol = networks.lenet{pool_type = "avg"}, context = context}
@@ -109,7 +109,7 @@ end
 
 
 -- Model parallel ----------------------------------------------------------------------------------
--- The task: the symbol that a sequence began with, after some others have passed.
+-- The task: name the symbol with which a sequence began, after some others have passed.
 
 local LENGTH, SYMBOLS, UNITS, ROWS = 8, 8, 32, 64
 
@@ -117,7 +117,7 @@ local function in_group(name, f)
   return ty.AttrScope{ctx_group = name}:with(f)
 end
 
--- Returns a network with two layers of LSTM, each in a separate ctx group.
+-- Returns a network with two layers of LSTM, each in a separate ctx_group.
 local function lstm()
   local outputs
   in_group("layer1", function()

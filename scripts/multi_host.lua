@@ -1,15 +1,15 @@
---- Trains on several processes, on one host or many, and tells what a step takes and how much of it
--- is waiting for other ranks.
+--- Trains on several processes, on one host or many, and prints the time of a step and how much of
+-- it is spent waiting for other ranks.
 --
 --   mpirun -n 2 tycho scripts/multi_host.lua --model resnet
 --   mpirun -n 4 --host one:2,two:2 tycho scripts/multi_host.lua --model lm --write step.json
 --   tycho scripts/multi_host.lua --model lenet             one process, without a store
 --   mpirun -n 2 tycho scripts/multi_host.lua --model net-symbol.json --shape 3,224,224 --turns 10
 --
--- Each rank draws its own rows; a step takes what it takes on the slowest rank. `comm` is how long
--- a rank's messages take in all, `exposed` the part of it that its computing waits for.
--- scale_model.lua reads what --write leaves. With --turns the same processes also train without a
--- store, in turns: how much of that rate is left?
+-- Each rank draws its own rows; the time of a step is that of the slowest rank. `comm` is the total
+-- time of a rank's messages, `exposed` the part of it for which computing waits. scale_model.lua
+-- reads the file of --write. With --turns the same processes also train without a store, in turns,
+-- and the rate with the store is shown relative to the rate without.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -51,7 +51,7 @@ local function sentences(n)
   return x, x
 end
 
--- Returns what a file's network takes: noise, and classes below ten.
+-- Returns inputs for the network of a file: noise, and classes below ten.
 local function noise(n)
   local shape = {n}
   for number in options.shape:gmatch("%d+") do
@@ -112,8 +112,8 @@ local function run(steps, m)
   return (ty.callback.clock() - from) / steps
 end
 
--- Returns the seconds per step that the profiler measured under names with this beginning, and how
--- often per step.
+-- Returns the seconds per step that the profiler measured under names with this beginning, and
+-- their number per step.
 local function sum_profile(name, steps)
   local total, count = 0, 0
   for _, row in ipairs(ty.profiler.sums()) do
@@ -131,9 +131,9 @@ local function trace(path)
   return events.traceEvents or events
 end
 
--- Returns the messages of a step: bytes, and the seconds of the step after which it begins (its
--- gradients are there, and the ones before it are done), the mean over steps of a trace; and how
--- long its steps are.
+-- Returns the messages of a step: bytes, and the seconds of the step after which each begins (its
+-- gradients exist, and earlier messages are done), as means over the steps of a trace; and the
+-- duration of a step.
 local function messages(path, steps)
   local sums, begins, first = {}, {}, nil
   for _, e in ipairs(trace(path)) do
@@ -159,8 +159,8 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
--- Runs steps with the store and without, as often as --turns says; returns, for each turn, the rate
--- with it as a share of the rate of all ranks without.
+-- Runs steps with and without the store, --turns times; returns for each turn the rate with the
+-- store, relative to the rate of all ranks without.
 local function take_turns()
   local alone, left = training(ty.null), {}
   run(2, alone)
@@ -181,7 +181,7 @@ local function take_turns()
   return left
 end
 
--- Returns the greatest of a number of each rank.
+-- Returns the greatest of the ranks' numbers.
 local function slowest(seconds)
   for _, text in ipairs(group and group:gather(("%.9f"):format(seconds)) or {}) do
     seconds = math.max(seconds, tonumber(text))

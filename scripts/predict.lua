@@ -21,8 +21,8 @@ common.count(parser, "--top", "guesses to print", 3)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 5})
 
--- Returns a file as the network takes images: of its size, its channels first, grey where it has
--- one channel.
+-- Returns an image file in the form of the network's input: resized, channels first, and grey if
+-- the network has one channel.
 local function read_image(path, shape)
   local x = ty.image.imread(path, {flag = shape[1] == 1 and 0 or 1})
   x = ty.image.imresize(x, shape[3], shape[2])

@@ -1,4 +1,4 @@
---- Predicts what a training step takes on any number of ranks.
+--- Predicts the time of a training step on any number of ranks.
 --
 --   tycho scripts/multi_host.lua --model resnet --write alone.json
 --   mpirun -n 2 tycho scripts/multi_host.lua --model resnet --write step.json
@@ -6,23 +6,23 @@
 --   tycho scripts/scale_model.lua --alone alone.json --step step.json --link link.json
 --   tycho scripts/scale_model.lua ... --ranks 8,64,256,1024 --gigabits 10,25,100 --per-host 1
 --
--- Computing takes what it takes alone, and gradients are there after the same share of it. A
+-- Computing takes the same time as alone, and gradients are ready after the same share of it. A
 -- message of n bytes between P ranks takes
 --
 --     t(n) = 3 latency + 2 (H - 1) overhead + n / memory + 2 (H - 1) / H n / wire
 --
--- on H hosts, since all say what they are about to do, then exchange parts, then gather sums; a
--- rank sends each of the others a part of its own twice. With L ranks on a host, these add first:
--- 2 (L - 1) overhead, once more n / memory, and on the wire what one rank of a host would send.
--- `memory` is what adding and copying takes, measured without a network between the ranks. On
--- the wire that was measured, it is the measured line of messages of that size, and latency too. A
--- message begins when its gradients are there and the one before it has ended; what comes after the
--- end of computing is exposed, and makes the step longer.
+-- on H hosts, since all ranks announce the message, then exchange parts, then gather sums; a rank
+-- sends each other rank two parts. With L ranks on a host, three terms are added: 2 (L - 1)
+-- overhead, n / memory once more, and on the wire the message of one rank per host. `memory` is the
+-- rate of adding and copying, measured without a network between the ranks. For the measured wire,
+-- the measured line of messages of that size is used, with its latency. A message begins when its
+-- gradients are ready and the message before it has ended; the part after the end of computing is
+-- exposed and makes the step longer.
 --
--- A message takes processor time as well, p(n), which comm_bench.lua measures: copies, additions,
--- the system's work for the network. Where a rank computes on all its cores (--spare 0) computing
--- and the message share one: of each second that both are under way the message has the share
--- s = min(p(n) / t(n), 1 / 2), as the scheduler gives it no more, and computing 1 - s.
+-- A message also takes processor time, p(n), which comm_bench.lua measures: copies, additions, the
+-- system's work for the network. If a rank computes on all its cores (--spare 0), computing and the
+-- message share one core: while both run, the message gets the share s = min(p(n) / t(n), 1 / 2),
+-- since the scheduler gives it at most a half, and computing gets 1 - s.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -59,16 +59,16 @@ local function numbers(text)
   return list
 end
 
--- Returns a measured line of P ranks as that of the model: what is left of it beside sending.
+-- Converts a measured line of P ranks to the form of the model: the part that is not sending.
 local function measured(line)
   local sending = 2 * (link.ranks - 1) * options.overhead * 1e-6
-  local processor = line.processor                        -- older files have none
+  local processor = line.processor                        -- missing in older files
   return {latency = math.max(line.latency - sending, 0) / 3, memory = line.bandwidth,
     wire = math.huge, per_host = 1, processor = processor and {bandwidth = processor.bandwidth,
       latency = math.max(processor.latency - sending, 0)}}
 end
 
--- Returns the measured ways of small and of large messages.
+-- Returns the lines of small and of large messages as measured.
 local function as_measured()
   return {upto = link.sum.upto, small = measured(link.sum.small), large = measured(link.sum.large)}
 end
@@ -79,8 +79,8 @@ local function network(gigabits)
   return {upto = 0, small = way, large = way}
 end
 
--- Returns the seconds of a message while nothing computes, and the share of them on a core of the
--- rank.
+-- Returns the seconds of a message without computing, and the share of them that occupies a core of
+-- the rank.
 local function compute_time(ways, ranks, bytes)
   local way = bytes <= ways.upto and ways.small or ways.large
   local near = math.min(way.per_host, ranks)
@@ -96,8 +96,8 @@ local function compute_time(ways, ranks, bytes)
   return seconds, math.min((own.latency + sending + added / own.bandwidth) / seconds, 1)
 end
 
--- Returns the seconds of a step, and for how many of them computing waits or is slowed down by
--- messages.
+-- Returns the seconds of a step, and the part of them in which messages delay or slow down
+-- computing.
 local function predict(ways, ranks)
   local scale = alone.seconds / step.computing
   local function ready(message) return math.min(message.ready * scale, alone.seconds) end
@@ -108,7 +108,7 @@ local function predict(ways, ranks)
     clock, computed = clock + wait, computed + wait
     local seconds, share = compute_time(ways, ranks, message.bytes)
     local given = math.min(share, 1 / 2)
-    local speed = share > 0 and given / share or 1       -- of the message, beside computing
+    local speed = share > 0 and given / share or 1       -- of the message during computing
     local both = math.min((last - computed) / (1 - given), seconds / speed)
     clock, computed = clock + both + seconds - both * speed, computed + both * (1 - given)
   end

@@ -26,7 +26,7 @@ local module = saved.module(model, data)
 local metric = ty.metric.create{"acc", "ce", ty.metric.TopKAccuracy{top_k = 3}}
 module:score(data, metric, {count_pad = false})
 
--- Speed without the metric, after everything is warm.
+-- Measures the speed without the metric, after warm-up.
 data:reset()
 local started = ty.callback.clock()
 for batch in data do

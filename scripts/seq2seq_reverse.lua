@@ -1,25 +1,24 @@
---- Teaches a network to write sequences backwards: one LSTM reads, another one writes
--- and looks back at what was read. There is a network for each bucket of lengths; all
--- share parameters and memory.
+--- Teaches a network to write sequences backwards: one LSTM reads, another one writes and attends
+-- to the reader's outputs. There is a network for each bucket of lengths; all share parameters and
+-- memory.
 --
 --   tycho scripts/seq2seq_reverse.lua
 --   tycho scripts/seq2seq_reverse.lua --longest 24 --epochs 15
 --   tycho scripts/seq2seq_reverse.lua --checkpoint run/r --resume --epochs 20
 --
--- Training shows the writer the right symbols before the one to find; the
--- test feeds back its own outputs.
+-- In training the writer sees the right previous symbols; in the test it sees its own outputs.
 --
--- With --checkpoint the network of the test is kept, too, for other programs: run/r-symbol.json for
+-- With --checkpoint the network of the test is saved too, for other programs: run/r-symbol.json for
 -- sequences of the longest bucket, run/r-4-symbol.json and so on for the others, run/r-0001.params.
--- `Module.load(prefix, epoch, {data_names = {"source"}, label_names = {}})` runs it: symbols in,
--- filled up in front with 0, and symbols out, up to the first 1.
+-- `Module.load(prefix, epoch, {data_names = {"source"}, label_names = {}})` loads it. Its input are
+-- symbols, padded in front with 0, its output are symbols up to the first 1.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"
 
-local PAD, MARK, FIRST = 0, 1, 2  -- fills up and never counts; begins and ends; the first symbol
+local PAD, MARK, FIRST = 0, 1, 2  -- padding; begin and end; first symbol
 
 local parser = common.parser("Teaches a network to write sequences backwards.")
 common.count(parser, "--symbols", "different symbols", 20)
@@ -41,8 +40,8 @@ end
 
 -- Sequences ---------------------------------------------------------------------------------------
 
--- Returns one sequence of a bucket: what is read (padded in front), what the writer sees, what it
--- should write.
+-- Returns one sequence of a bucket: the reader's input (padded in front), the writer's input, and
+-- the writer's target.
 local function sequence(length)
   local n = length - math.random(0, 3)
   local read, seen, wanted = {}, {MARK}, {}
@@ -56,7 +55,8 @@ local function sequence(length)
   return read, seen, wanted
 end
 
--- Batches of fresh sequences, bucket after bucket. The n-th batch of a seed is always the same.
+-- Iterates over batches of new sequences, bucket after bucket. The n-th batch of a seed is always
+-- the same.
 local Sequences = ty.io.DataIter:extend("Sequences")
 
 function Sequences:init(steps, seed)
@@ -118,8 +118,8 @@ local function linear(x, name, size)
     bias = shared:get(name .. "_bias"), num_hidden = size, flatten = false}
 end
 
--- Returns scores of the symbols from the writer's outputs (N, T, H): each attends to the reader's
--- outputs (N, L, H) that fit it best.
+-- Returns scores of the symbols from the writer's outputs (N, T, H), each of which attends to the
+-- reader's outputs (N, L, H).
 local function attend(outputs, memory)
   local fit = ty.sym.softmax{ty.sym.batch_dot{outputs, memory, transpose_b = true}, axis = -1}
   local context = ty.sym.batch_dot{fit, memory}
@@ -131,7 +131,7 @@ local function reader(source, length)
   return encoder:unroll{length = length, inputs = embed(source), merge_outputs = true}
 end
 
--- Returns the network for training: the writer sees the right symbols.
+-- Returns the network for training, in which the writer sees the right symbols.
 local function network(length)
   local memory, states = reader(ty.sym.Variable("source"), length)
   local outputs = decoder:unroll{length = length + 1, inputs = embed(ty.sym.Variable("target")),
@@ -142,8 +142,8 @@ local function network(length)
     {"source", "target"}, {"softmax_label"}
 end
 
--- Returns the network for the test: the writer sees what it wrote; the outputs are the symbols it
--- chose.
+-- Returns the network for the test, in which the writer sees its previous symbols; its outputs are
+-- the chosen symbols.
 local function writer(length)
   local source = ty.sym.Variable("source")
   local memory, states = reader(source, length)
@@ -169,14 +169,14 @@ local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default
   context = common.devices(options)[1]}
 tester:bind{data_shapes = {train.provide_data[1]}, for_training = false}
 
--- Returns what the network writes for each row of a batch.
+-- Returns the network's output for each row of a batch.
 local function written_for(batch)
   tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key,
     provide_data = {batch.provide_data[1]}}, false)
   return tester:get_outputs()[1]:totable()
 end
 
--- Returns whether a row was written as wanted up to its end.
+-- Returns whether a row was written correctly up to its end.
 local function is_right(wanted, written)
   for t, word in ipairs(wanted) do
     if word ~= PAD and word ~= written[t] then
@@ -186,8 +186,8 @@ local function is_right(wanted, written)
   return true
 end
 
--- Returns the share of sequences, which training does not draw, that are written backwards without
--- any fault, and their number.
+-- Returns the share of sequences, none of which training draws, that are written without error, and
+-- their number.
 local function test(steps)
   local right, n = 0, 0
   tester:set_params(module:get_params())
@@ -200,7 +200,8 @@ local function test(steps)
   return right / n, n
 end
 
--- Saves the network that continues from its own symbols, with the parameters of the last test.
+-- Saves the network for the test, which reads its own symbols, with the parameters of the last
+-- test.
 local function save(prefix, epochs)
   tester:save_checkpoint(prefix, epochs)
   tester:switch_bucket(train.default_bucket_key)
@@ -229,7 +230,7 @@ module:fit{
 }
 log:close()
 
--- Returns a few of them: what was read, what was written.
+-- Returns a few inputs and outputs as text.
 local function show(count)
   local batch = Sequences(1, options.seed + 2000):next()
   local read, written = batch.data[1]:totable(), written_for(batch)

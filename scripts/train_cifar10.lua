@@ -1,5 +1,5 @@
---- Trains a residual network on small coloured images and ends with its accuracy on
--- images that it has not seen.
+--- Trains a residual network on small coloured images and prints its accuracy on images that it has
+-- not seen.
 --
 --   tycho scripts/train_cifar10.lua                 draws its own pictures, trains a ResNet-20 on
 --                                                   them
@@ -42,7 +42,7 @@ local function count_records(path)
   return n
 end
 
--- Returns iterators over record files, whose images threads of the library decode and change.
+-- Returns iterators over record files, whose images native threads decode and augment.
 local function record_iterators(folder)
   local function part(name, training)
     return ty.io.ImageRecordIter{
@@ -56,7 +56,7 @@ local function record_iterators(folder)
   return part("train", true), part("test", false), count_records(folder .. "/train.rec")
 end
 
--- Returns training images, test images, and how many there are to train on.
+-- Returns training images, test images, and the number of training images.
 local function iterators()
   if options.data and exists(options.data .. "/train.rec") then
     return record_iterators(options.data)
@@ -82,8 +82,8 @@ local steps = math.ceil(count / options.batch)
 local module = ty.mod.Module{symbol = networks.resnet{depth = options.depth},
   context = common.devices(options)}
 
--- Returns a schedule: the rate falls tenfold after half and after three quarters of the training,
--- as in the paper, or after the given epochs.
+-- Returns a schedule: the rate falls to a tenth after half and after three quarters of the
+-- training, as in the paper, or after the given epochs.
 local function schedule()
   local list, all = {}, math.max(steps * options.epochs, 4)
   for i, epoch in ipairs(options.drops or {}) do

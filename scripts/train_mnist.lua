@@ -1,4 +1,4 @@
---- Trains a network on images of digits and ends with its accuracy on images that it has not seen.
+--- Trains a network on images of digits and prints its accuracy on images that it has not seen.
 --
 --   tycho scripts/train_mnist.lua                          draws its own digits, trains a LeNet
 --   tycho scripts/train_mnist.lua --network mlp --data folder-with-idx-files

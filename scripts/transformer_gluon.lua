@@ -48,7 +48,7 @@ local function encoded(characters)
   return ids, list
 end
 
--- A sample is a piece of the text, and the same piece one character further.
+-- A sample is a piece of the text, and the same piece shifted by one character.
 local Pieces = gluon.data.Dataset:extend("Pieces")
 
 function Pieces:init(ids, from, to)
@@ -87,7 +87,7 @@ local function join_heads(x, heads)
   return x:reshape{-4, -1, heads, 0, 0}:transpose{0, 2, 1, 3}:reshape{0, 0, -3}
 end
 
--- Each place looks at itself and at what came before.
+-- Each position attends to itself and to earlier positions.
 local Attention = gluon.HybridBlock:extend("Attention")
 
 function Attention:init(width, heads)
@@ -127,7 +127,7 @@ function Transformer:init(words, a)
   self.embed = nn.Embedding(words, a.width)
   self.place = self.params:get("place", {shape = {1, a.length, a.width},
     init = ty.init.Normal(0.02)})
-  local forbidden = {}                           -- what is added to the score of a later place
+  local forbidden = {}                           -- added to scores of later positions
   for i = 1, a.length do
     forbidden[i] = {}
     for j = 1, a.length do
@@ -162,7 +162,7 @@ local loss = gluon.loss.SoftmaxCrossEntropyLoss()
 local parameters = net:collect_params()
 local trainer = gluon.Trainer(parameters, "adam", {learning_rate = options.rate})
 
--- Returns the gradients of all parameters, for their common norm.
+-- Returns the gradients of all parameters, for their joint norm.
 local function gradients()
   local grads = {}
   for _, p in ipairs(parameters:values()) do
@@ -198,7 +198,7 @@ end
 local log, valid = common.log(options), nil
 print(("%d characters, %d different ones"):format(#ids, #list))
 for epoch = first, options.epochs - 1 do
-  ty.random.seed(options.seed + epoch)                    -- so that a pause changes nothing
+  ty.random.seed(options.seed + epoch)                    -- resuming gives the same result
   local started = ty.callback.clock()
   local learnt = pass(train, true)
   local seconds = ty.callback.clock() - started
@@ -214,7 +214,7 @@ log:close()
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- The network sees the last characters; the first ones are those that the text begins with.
+-- The network sees the last characters; the first ones are those with which the text begins.
 local window = {}
 for i = 1, options.length do
   window[i] = ids[i]

@@ -5,8 +5,8 @@
 --   luajit scripts/dev/check.lua --rooms [BUILD]         the same, of rooms and arrows alone
 --   luajit scripts/dev/check.lua --picture FILE [BUILD]  draws the rooms
 --
--- Run from the root of a checkout; BUILD (build) is where make put the objects. Needs luajit,
--- readelf, gcc, g++ and clang in the path (a missing compiler is not asked).
+-- Run from the root of a checkout; BUILD (default: build) is the folder of the objects that make
+-- compiled. Needs luajit, readelf, gcc, g++ and clang in the path (a missing compiler is skipped).
 
 package.path = arg[0]:match("^.*/") .. "?.lua;" .. package.path
 
@@ -21,7 +21,7 @@ local source = require "check.source"
 local style = require "check.style"
 local words = require "check.words"
 
-local PICTURE = "doc/rooms.svg"                          -- as ARCHITECTURE.md shows it
+local PICTURE = "doc/rooms.svg"                          -- for ARCHITECTURE.md
 
 local findings = 0
 
@@ -45,7 +45,7 @@ local function joined(...)
   return all
 end
 
--- Returns arrows of C, arrows of Lua, global symbols of C, and what C uses of other libraries.
+-- Returns arrows of C, arrows of Lua, global symbols of C, and uses of other libraries in C.
 local function read_arrows(build)
   local calls, globals, objects, foreign = graph.symbols(C, build)
   if objects == 0 then

@@ -1,17 +1,17 @@
--- Coverage of native/ and of the program, as counted by gcov: a line per file with its lines, the
--- branches that were taken, and whether that is less than wanted.
+-- Coverage of native/ and of the program, as counted by gcov: for each file its lines, the branches
+-- that were taken, and whether the numbers are below the wanted ones.
 --
 --   luajit scripts/dev/coverage.lua FOLDER LINES BRANCHES [FILE...]
 --
--- FOLDER: a build with MODE=coverage, of which things have run. Fails where all files together
--- have fewer lines or branches than so many per cent. With files of native/ their lines that did
--- not run are shown (`-`), and those of which a branch was not taken (`?`).
+-- FOLDER: a build with MODE=coverage that has been run. Fails if all files together have a smaller
+-- percentage of lines or branches than LINES and BRANCHES. For given files of native/, lines that
+-- did not run are shown (`-`), and lines with a branch that was not taken (`?`).
 --
--- A branch is one way out of a condition as it is written (nothing is optimised, nothing inlined):
--- each operand of `&&` and `||`, each `case`. A function that is made several times, by a macro for
--- each type or by a header that many files take in, counts once, and its branch as taken where one
--- of them took it. Folders `isa` are not counted: what is there is compiled once per
--- instruction set, and a machine has only some.
+-- A branch is one outcome of a condition in the source (nothing is optimised or inlined): each
+-- operand of `&&` and `||`, each `case`. A function that exists several times, from a macro for
+-- each type or from a header that many files include, counts once, and its branch counts as taken
+-- if one of them took it. Folders `isa` are not counted: their files are compiled once for each
+-- instruction set, and a machine supports only some.
 
 local folder, least_lines, least_branches = arg[1], tonumber(arg[2]), tonumber(arg[3])
 local here = io.popen("pwd -P"):read("*l") .. "/"
@@ -19,8 +19,7 @@ local here = io.popen("pwd -P"):read("*l") .. "/"
 -- {[name of a file] = {[line number] = {ran =, [number of branches] = list of booleans: taken}}}
 local files = {}
 
--- Returns gcov's name of a file, relative to this folder: some compilers write whole paths into
--- their notes.
+-- Returns gcov's name of a file, relative to this folder: some compilers write absolute paths.
 local function name_of(file)
   local name = file:match('"file": "([^"]*)"')
   return name:sub(1, #here) == here and name:sub(#here + 1) or name
@@ -49,7 +48,7 @@ local function add_line(lines, text)
   end
 end
 
--- Each line of output is what one object file knows, of headers too.
+-- Each output line is the information of one object file, including headers.
 local pipe = assert(io.popen(("find %s/native %s/runtime -name '*.gcno' | sort | \z
   xargs gcov -b -r -s $PWD --json-format --stdout 2>/dev/null"):format(folder, folder)))
 for object in pipe:lines() do

@@ -3,7 +3,7 @@ local ffi = require "ffi"
 
 local cuda_library = {}
 
---- Returns the lines that a command prints.
+--- Returns the output lines of a command.
 function cuda_library.lines(command)
   local list, pipe = {}, io.popen(command)
   for line in pipe:lines() do
@@ -13,9 +13,9 @@ function cuda_library.lines(command)
   return list
 end
 
---- Returns the first that is there; nil: none.
--- @tparam {string,...} names as the system looks for them
--- @string pattern of their names, in a toolkit's folders
+--- Returns the first library that can be loaded; nil if there is none.
+-- @tparam {string,...} names names in the system's search path
+-- @string pattern pattern of paths in a toolkit's folders
 function cuda_library.load(names, pattern)
   local find = "ls -d /usr/local/cuda*/lib*/%s 2>/dev/null"
   for _, path in ipairs(cuda_library.lines(find:format(pattern))) do

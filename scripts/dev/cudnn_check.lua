@@ -1,9 +1,10 @@
---- Has the real cuDNN judge graphs, which needs no GPU: it makes each of them, ranks its engines
--- for an A100, an H100 and a B200 as their properties describe them, and plans one at least.
+--- Lets the real cuDNN check graphs, which needs no GPU: it makes each graph, ranks its engines for
+-- an A100, an H100 and a B200 by their properties, and makes at least one plan.
 --   luajit scripts/dev/cudnn_check.lua FOLDER
--- FOLDER holds what CUDASIM_GRAPHS=FOLDER has kept of a run on the stand-in (spec/cudasim), which
--- accepted all of it. Prints what the library refuses; ends with 1 then, and with 2 without cuDNN.
--- Nothing is executed; ranks and workspaces of a device that is not there mean little.
+-- FOLDER contains the graphs that CUDASIM_GRAPHS=FOLDER stored during a run on the stand-in
+-- (spec/cudasim), which accepts all of them. Prints the graphs that the library refuses; the exit
+-- status is then 1, and 2 without cuDNN. Nothing is executed; ranks and workspaces of an absent
+-- device mean little.
 local cuda_library = require "scripts.dev.cuda_library"
 local ffi = require "ffi"
 
@@ -18,23 +19,26 @@ void cudnnGetLastErrorString(char *, size_t);
 size_t cudnnGetVersion(void);
 ]]
 
--- of cudnn_graph.h
+-- constants of cudnn_graph.h
 local KIND = { config = 3, heuristic = 4, plan = 5, properties = 38 }
 local TYPE = { descriptor = 15, mode = 8, text = 24 }
 local NAME = { mode = 200, graph = 201, ranked = 202, heuristic_device = 204, config = 401,
   plan_device = 407, json = 2702 }
-local MODES = { 3, 2 }                                   -- the best first; fallbacks
-local MOST = 64                                          -- engines that are asked for
+local MODES = { 3, 2 }                                   -- the best first, then fallbacks
+local MOST = 64                                          -- most engines per request
 
--- what differs between the devices
+-- properties that differ between the devices
 local DEVICES = {
-  { name = "A100", deviceVer = 800, multiProcessorCount = 108, maxSharedMemoryPerBlockOptin = 166912,
+  { name = "A100", deviceVer = 800, multiProcessorCount = 108,
+    maxSharedMemoryPerBlockOptin = 166912,
     smClockRateKHz = 1410000, memClockRateKHz = 1593000, l2CacheSize = 41943040,
     totalGlobalMem = "84974239744" },
-  { name = "H100", deviceVer = 900, multiProcessorCount = 132, maxSharedMemoryPerBlockOptin = 232448,
+  { name = "H100", deviceVer = 900, multiProcessorCount = 132,
+    maxSharedMemoryPerBlockOptin = 232448,
     smClockRateKHz = 1980000, memClockRateKHz = 2619000, l2CacheSize = 52428800,
     totalGlobalMem = "85029158912" },
-  { name = "B200", deviceVer = 1000, multiProcessorCount = 148, maxSharedMemoryPerBlockOptin = 232448,
+  { name = "B200", deviceVer = 1000, multiProcessorCount = 148,
+    maxSharedMemoryPerBlockOptin = 232448,
     smClockRateKHz = 1965000, memClockRateKHz = 3996000, l2CacheSize = 132644864,
     totalGlobalMem = "191503138816" },
 }
@@ -157,7 +161,7 @@ local function plans(config, properties, made)
 end
 
 
--- Raises the reason where no engine can be planned.
+-- Raises an error with the reason if no engine can be planned.
 local function judge(path, properties, made)
   local graph, last = read_graph(path, made), "no engine is offered"
   for _, mode in ipairs(MODES) do

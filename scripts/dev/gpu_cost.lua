@@ -30,8 +30,8 @@ for _, word in ipairs(arg) do
 end
 local kernels = options["--kernels"]
 
--- Returns what f makes the device do: launches, fills and copies among them, bytes, and both by
--- name; without those named `but`.
+-- Returns the work of f on the device: launches, among them fills and copies, bytes, and both by
+-- name; without those with the name `but`.
 local function measure_cost(f, but)
   ty.waitall()
   driver.cudasim_costs()
@@ -60,7 +60,7 @@ end
 
 -- Networks ----------------------------------------------------------------------------------------
 
--- Returns a network and the shapes of its inputs. name: with a precision after it, or without.
+-- Returns a network and the shapes of its inputs. name: with or without a precision after it.
 local function network(name)
   if name == "lstm" then
     return nets.language("fused", 2, 200, 35, 2), {data = {35, 2}, label = {35, 2}}
@@ -74,12 +74,12 @@ local function network(name)
     return narrow.causal(narrow.CAUSAL, shape[2]), {data = shape, label = shape}
   end
   local symbol, shape = nets.network(name:match "^%w+")
-  -- of large pictures the stand-in would take an hour
+  -- with large pictures the stand-in would take an hour
   if name:find "^resnet50" then shape = {3, 64, 64} end
   return symbol, {data = {4, unpack(shape)}, label = {4}}
 end
 
--- Calls of multi_sgd_mom_update, each of as many weights as it takes.
+-- Makes calls of multi_sgd_mom_update, each with the largest number of weights that it accepts.
 local function make_updates(symbol, exe)
   local MOST, list, update = 128, {}, nil
   for i, name in ipairs(symbol:list_arguments()) do
@@ -98,7 +98,7 @@ local function make_updates(symbol, exe)
   return list
 end
 
--- Returns a training step with SGD, the third of its executor, which is recorded.
+-- Returns a training step with SGD: the third one of its executor, which is recorded.
 local function make_step(name)
   local symbol, inputs = network(name)
   local req, known = {}, {}
@@ -171,7 +171,7 @@ local function make_operator(row)
     forward()
     backward()
   end
-  -- head gradients are copied in
+  -- head gradients are copied to the device
   local there, back = measure_cost(forward), measure_cost(backward, "copy")
   return there, back, ideal.of(name, shapes, exe.outputs[1].shape)
 end
@@ -180,7 +180,7 @@ end
 
 local function is_wanted(name) return #wanted == 0 or wanted[name] end
 
--- Returns a whole number as the page writes it: 61,994.
+-- Returns a whole number in the page's form: 61,994.
 local function in_thousands(x)
   local text = ("%.0f"):format(x):reverse():gsub("(%d%d%d)", "%1,"):reverse()
   return (text:gsub("^,", ""))
@@ -190,7 +190,7 @@ local LINE = "|---|---|---|---|---|\n"
 local NETWORK_HEAD = "| Training step | Launches | KB | Ideal, KB | Ratio |\n" .. LINE
 local OPERATOR_HEAD = "| Operator | Launches forward | Bytes / ideal | Launches backward "
   .. "| Bytes / ideal |\n" .. LINE
--- name, and how the page calls it
+-- name, and name in the page
 local NETWORKS = {
   {"mlp", "perceptron 784-128-64-10"}, {"lenet", "LeNet"}, {"resnet20", "ResNet-20"},
   {"resnet20-medium", "ResNet-20 under `medium`"}, {"resnet50", "ResNet-50"},
@@ -199,8 +199,8 @@ local NETWORKS = {
   {"causal", "transformer of W12, 4 layers of 256"},
 }
 
--- Returns the page with this row in the table below the head, in place of the one of its name or at
--- the end.
+-- Returns the page with this row in the table below the head, in place of the row with its name or
+-- at the end.
 local function with_row(page, head, row)
   local _, last = page:find(head, 1, true)
   assert(last, PAGE .. " lacks the table")

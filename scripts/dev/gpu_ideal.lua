@@ -1,6 +1,6 @@
---- What the operators of a network would move if each read its operands and wrote its results
--- once: bytes of device memory of a training step, by rules over the symbol as it is written.
--- Nothing that the engine fuses, keeps or recomputes enters.
+--- The bytes that a network's operators would move if each read its operands and wrote its results
+-- once: device memory of a training step, by rules over the symbol as written. Fusion, kept values
+-- and recomputation are ignored.
 local cjson = require "cjson"
 local work = require "work"
 
@@ -55,7 +55,7 @@ end
 
 --- Returns the bytes of a training step of float32 with momentum.
 -- @tparam table known shapes of arguments
--- @tparam table inputs names of arguments that are no parameters
+-- @tparam table inputs names of arguments that are not parameters
 function ideal.bytes(symbol, known, inputs)
   local nodes = cjson.decode(symbol:tojson()).nodes
   local shapes, learns, readers, sum = work.shapes(symbol, nodes, known), {}, {}, 0
@@ -69,7 +69,7 @@ function ideal.bytes(symbol, known, inputs)
       others = others or (i > 1 and learns[at])
       local key = at .. ":" .. out
       readers[key] = (readers[key] or 0) + 1
-      -- gradients of a value with several readers are added
+      -- gradients of a value with several readers are summed
       if learns[at] and readers[key] > 1 then sum = sum + 3 * count(given[i]) end
     end
     if node.op == "null" then

@@ -1,4 +1,4 @@
---- Runs a dozen of our own kernels on gpu(0), forward and backward, for compute-sanitizer.
+--- Runs a dozen kernels on gpu(0), forward and backward, for compute-sanitizer.
 --   compute-sanitizer tycho scripts/dev/gpu_kernels.lua
 local device = require "spec.support.device"
 

@@ -1,10 +1,10 @@
 --- Trains small networks for some steps on gpu(0) and on the CPU, from the same weights: LeNet, a
--- ResNet, an LSTM. Prints the losses beside each other, then counts.
+-- ResNet, an LSTM. Prints the losses of both side by side, then counts.
 --   tycho scripts/dev/gpu_step.lua
 local networks = require "spec.cuda.networks"
 local ty = require "tycho"
 
--- losses of float32, whose products a library adds in another order
+-- float32 losses; libraries add products in another order
 local BOUND, STEPS = 1e-4, 4
 
 local passed, failed = 0, 0

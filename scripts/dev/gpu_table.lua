@@ -1,9 +1,10 @@
---- Writes what scripts/dev/gpu_check.sh found into doc/gpu.md, the section "What ran on which GPU".
+--- Writes the results of scripts/dev/gpu_check.sh to doc/gpu.md, the section "What ran on which
+-- GPU".
 --   tycho scripts/dev/gpu_table.lua FOLDER     adds the run of that folder: doc/gpu_results.jsonl
 --   tycho scripts/dev/gpu_table.lua            makes the section again
 --   tycho scripts/dev/gpu_table.lua --check    status 1 where it is not what the results say
--- A run of the same device, day and commit takes the place of the one before. Of a stand-in nothing
--- is written. GPU_TABLE_DOC names another folder than doc.
+-- A run of the same device, day and commit replaces the earlier one. Results of a stand-in are not
+-- written. GPU_TABLE_DOC names another folder than doc.
 local cjson = require "cjson"
 
 local DOC = os.getenv("GPU_TABLE_DOC") or "doc"
@@ -28,8 +29,8 @@ local function write(path, text)
 end
 
 
--- Runs: a list of {head, text, parts, rows}, in the order of the file. A part: {items, by item}; a
--- row: the bench's line.
+-- Returns the runs: a list of {head, text, parts, rows}, in the order of the file. A part: {items,
+-- by item}; a row: a line of the bench.
 local function parse(text)
   local runs, run = {}, nil
   for line in text:gmatch("[^\n]+") do

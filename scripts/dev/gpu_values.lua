@@ -1,5 +1,5 @@
---- Compares operators on gpu(0) with the CPU, by family: values and gradients of each case that
--- spec/cuda/operators.lua has.
+--- Compares operators on gpu(0) with the CPU, by family: values and gradients of each case in
+-- spec/cuda/operators.lua.
 --   tycho scripts/dev/gpu_values.lua --list        the families, one a line
 --   tycho scripts/dev/gpu_values.lua FAMILY...     "FAIL name: how far apart", then counts
 -- A family is a folder of native/operators.
@@ -13,7 +13,7 @@ if arg[1] ~= "--list" then
 end
 local operators = require "spec.cuda.operators"
 
--- numbers of half types differ by what is added in which order
+-- half types depend on the order of additions
 local BOUND, HALF_BOUND = 1e-5, 1e-2
 -- the CPU has no convolution with channels last
 local ON_GPUS_ONLY = { ["Convolution, channels last"] = true }
@@ -21,7 +21,7 @@ local ON_GPUS_ONLY = { ["Convolution, channels last"] = true }
 
 -- Families ----------------------------------------------------------------------------------------
 
--- Returns name -> folder, of the names that begin a row of a table of operators.
+-- Returns name -> folder, for the names that begin a row of a table of operators.
 local function families()
   local found, files = {}, io.popen("ls native/operators/*/*.c")
   for path in files:lines() do
@@ -73,7 +73,7 @@ local function distance(got, want)
 end
 
 
--- Returns the text of each operator here, or nil and why not.
+-- Returns the text of each operator; nil and the reason if there is none.
 local function texts(list)
   local found = {}
   for i, operator in ipairs(list) do

@@ -1,13 +1,13 @@
--- Writes what editors and tools know of the library: definitions for the Lua language server
--- (---@meta files), and the same as JSON. Both are made of what the library itself knows: the
--- registry of operators, the forms of functions, their comments.
+-- Writes descriptions of the library for editors and tools: definitions for the Lua language server
+-- (---@meta files), and the same as JSON. Both are made from the registry of operators, the forms
+-- of functions and their comments.
 --
 --   build/tycho scripts/dev/library.lua FOLDER    from the root of a checkout; the folder exists
 --
 -- FOLDER gets tycho.lua (the namespaces), a file for each page of the reference, operators of nd,
 -- sym and F, members.lua (names that the reference leaves out) and api.json. A class of the library
--- is a class of the same path ("ty.io.NDArrayIter"), the options of a call are one that ends in
--- ".options".
+-- becomes a class of the same path ("ty.io.NDArrayIter"), the options of a call a class with the
+-- ending ".options".
 
 package.path = "scripts/dev/?.lua;" .. package.path
 
@@ -21,22 +21,21 @@ local registry = require "tycho.op.registry"
 local reserved = require "tycho.core.reserved"
 local ty = require "tycho"
 
--- Names are asked for that are not there. The search for what they may have meant would take half
--- of the time.
+-- Names that do not exist are looked up. The search for similar names would take half of the time.
 package.loaded["tycho.core.nearest"] = function() return {}, false end
 
 local WIDTH = 100                                        -- columns of comments
 
 -- Types -------------------------------------------------------------------------------------------
 
--- Name of a class -> its path, of several the first: "NDArray", "ty.nd.NDArray". CLASS_PATHS: by
--- the class itself.
+-- Name of a class -> its path, the first of several: "NDArray", "ty.nd.NDArray". CLASS_PATHS: by
+-- the class.
 local PATHS, CLASS_PATHS = {}, {}
 
--- What is defined already: "ty.nd.zeros" -> true. Namespaces with members: "gluon.nn" -> true.
+-- Names that are defined: "ty.nd.zeros" -> true. Namespaces with members: "gluon.nn" -> true.
 local DEFINED, SPACES = {}, {}
 
--- How forms and comments name types, as the language server names them.
+-- Types in forms and comments -> types of the language server.
 local TYPES = {
   [""] = "any", value = "any", ["another value"] = "any", number = "number", integer = "integer",
   int = "integer", boolean = "boolean", bool = "boolean", ["true"] = "true", text = "string",
@@ -49,7 +48,7 @@ local TYPES = {
 
 local lua_type
 
--- Returns the words that an option chooses from as types: `"relu"|true` for "relu, true".
+-- Returns the words that an option accepts as types: `"relu"|true` for "relu, true".
 local function choice_type(words)
   local list = {}
   for i, word in ipairs(words) do
@@ -80,7 +79,7 @@ local function single_type(text)
 end
 
 
--- Returns the type of a parameter or a result: "a number or an NDArray" is "number|ty.nd.NDArray".
+-- Returns the type of a parameter or a result: "number|ty.nd.NDArray" for "a number or an NDArray".
 function lua_type(text)
   local list, seen = {}, {}
   text = text:gsub("^true or false", "boolean"):gsub("^a context or \"all\"$", "a context or text")
@@ -110,7 +109,7 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
--- Adds a text as comment lines, its paragraphs and indented lines kept.
+-- Adds a text as comment lines; paragraphs and indented lines are preserved.
 local function add_comment(out, lines)
   while lines[#lines] == "" do
     table.remove(lines)
@@ -121,7 +120,7 @@ local function add_comment(out, lines)
 end
 
 
--- Returns a running text, broken between words.
+-- Returns a text wrapped between words.
 local function broken(text)
   local lines, line = {}, ""
   for word in text:gmatch("%S+") do
@@ -140,7 +139,7 @@ local function one_line(text)
 end
 
 
--- Returns a name as a field of a class, or after a table in an assignment.
+-- Returns a name in the form of a field of a class, or of an index of a table in an assignment.
 local function field_name(name)
   return (reserved[name] or not name:find("^[%a_][%w_]*$")) and ("[%q]"):format(name) or name
 end
@@ -151,8 +150,8 @@ local function member(owner, name, sign)
 end
 
 
--- Writes a class of options: name, rows of {name, type, required, text}. All fields are optional to
--- the language server, since the table may have the values by position.
+-- Writes a class of options: name, rows of {name, type, required, text}. All fields are optional
+-- for the language server, since the table may contain the values by position.
 local function add_options(out, name, base, rows)
   out[#out + 1] = "---@class " .. name .. (base and ": " .. base or "")
   for _, row in ipairs(rows) do
@@ -168,7 +167,7 @@ end
 
 -- Classes and functions ---------------------------------------------------------------------------
 
--- Returns what an option's text says, with its default.
+-- Returns the text of an option, with its default.
 local function option_text(p)
   return one_line((p.default and "(default " .. p.default .. ") " or "") .. p.text)
 end
@@ -184,8 +183,8 @@ local function option_rows(item)
 end
 
 
--- Writes the types of results; "NDArray,NDArray" are two. Without any the language server would
--- conclude from the empty body that there is none.
+-- Writes the types of results; "NDArray,NDArray" are two. Without any, the language server would
+-- infer from the empty body that there are no results.
 local function add_results(out, item)
   if not item.results[1] then
     out[#out + 1] = "---@return any"
@@ -207,9 +206,9 @@ local function takes_options(item)
 end
 
 
--- Writes the parameters of a function that takes them by position; returns their names. An optional
--- one may be a table of options in its place; space: the file's own table, whose name none of them
--- takes.
+-- Writes the parameters of a function with positional parameters; returns their names. An optional
+-- parameter may be replaced by a table of options; space: the file's table, whose name parameters
+-- must not have.
 local function add_parameters(out, item, space)
   local names, by_name = {}, {}
   for _, p in ipairs(item.options) do
@@ -229,7 +228,7 @@ local function add_parameters(out, item, space)
 end
 
 
--- Returns a call by options: a table first, or values by position.
+-- Writes a call with options: first a table, or values by position.
 local function add_call(out, item, title, space)
   if not takes_options(item) then
     return add_parameters(out, item, space)
@@ -247,7 +246,7 @@ end
 
 
 -- Adds a function of a namespace or a method; spaces: the namespaces that the file needs, with the
--- classes in them that it needs; above: the class that the reference shows it with, if any.
+-- classes in them that it needs; above: the class under which the reference lists it, if any.
 local function add_function(out, item, spaces, above)
   local owner, sign, name = item.title:match("^(.*)([.:])([%w_]+)$")
   local of_class = above and above.class.class_name == owner and above.title or PATHS[owner]
@@ -277,7 +276,7 @@ local function add_function(out, item, spaces, above)
 end
 
 
--- Returns the path of the nearest class above one that the reference describes, or nil.
+-- Returns the path of the nearest base class that the reference describes; nil if there is none.
 local function base_path(class)
   local base = rawget(class, "super")
   while base and not CLASS_PATHS[base] do
@@ -321,8 +320,8 @@ local function sorted_names(set)
 end
 
 
--- Returns a file: tables of the namespaces and of those around them, classes of other files whose
--- methods are here, the body.
+-- Returns the text of a file: tables of the namespaces and of enclosing ones, classes of other
+-- files whose methods are here, the body.
 local function with_spaces(body, spaces)
   local text, out = table.concat(body, "\n"), { "---@meta _", "" }
   for _, space in ipairs(sorted_names(spaces)) do
@@ -347,7 +346,8 @@ local function with_spaces(body, spaces)
 end
 
 
--- Returns what ty.F has of a function of ty.nd that is no operator; nil where it has none.
+-- Returns the function of ty.F for a function of ty.nd that is not an operator; nil if there is
+-- none.
 local function shared_function(item)
   local name = item.title:match("^ty%.nd%.([%w_]+)$")
   local known = name and not registry.find(name) and pcall(function() return ty.F[name] end)
@@ -379,8 +379,8 @@ end
 -- Inner namespaces of operators: the prefix of the registry's names.
 local INNER = { contrib = "_contrib_", linalg = "_linalg_", image = "_image_", random = "_random_" }
 
--- Returns the namespace and the name in it: "contrib", "box_nms" of "_contrib_box_nms"; nil of
--- operators that have no public name.
+-- Returns the namespace and the name in it: "contrib", "box_nms" for "_contrib_box_nms"; nil for
+-- operators without a public name.
 local function public_name(name)
   if not name:find("^_") then
     return "", name
@@ -415,8 +415,8 @@ local function parameter_rows(info)
 end
 
 
--- Where operators are called: the namespace, the class of operands, options beside theirs. ty.F
--- has no class of operands: it takes those of both others.
+-- Namespaces of operators: name, class of operands, further options. ty.F has no class of operands:
+-- it accepts those of both others.
 local HOMES = {
   { space = "nd", kind = "ty.nd.NDArray", suffix = "arrays",
     more = { { name = "out", type = "ty.nd.NDArray|ty.nd.NDArray[]", text = "gets the result" } } },
@@ -469,8 +469,8 @@ local function operators()
 end
 
 
--- Returns the operators of a namespace. One file of all would have more than the 500 kB that the
--- language server reads of a file ("workspace.preloadFileSize").
+-- Returns the operators of a namespace. A single file would exceed the 500 kB that the language
+-- server reads of a file ("workspace.preloadFileSize").
 local function operators_text(list, home)
   local body, spaces = {}, { [home.space] = {} }
   for inner in pairs(INNER) do
@@ -487,7 +487,7 @@ end
 
 -- What the reference leaves out ------------------------------------------------------------------
 
--- Objects that show which fields and methods the others of their class have.
+-- Objects whose fields and methods represent those of their class.
 local EXAMPLES = {}
 EXAMPLES["ty.nd.NDArray"] = ty.nd.ones(1)
 EXAMPLES["ty.sym.Symbol"] = ty.sym.Variable("x") + 1
@@ -507,7 +507,7 @@ local FIELD_TYPES = {
 -- Fields that are nil until they are set.
 local UNSET = { log = { sink = "function|nil" } }
 
--- Names that every class has, and what is no part of the interface.
+-- Names that every class has, and members that are not part of the interface.
 local COMMON = { class_name = true, extend = true, fields = true, handle = true, init = true,
   is_a = true, is_class = true, super = true }
 
@@ -539,7 +539,7 @@ local function object_fields(path, class)
 end
 
 
--- Adds what a class has beside its methods that the reference describes: fields, operators of Lua.
+-- Adds members of a class other than the described methods: fields, operators of Lua.
 local function add_fields(out, path, class)
   out[#out + 1] = "---@class " .. path
   local names = object_fields(path, class)
@@ -564,7 +564,7 @@ local function add_fields(out, path, class)
 end
 
 
--- Adds a function of which no more is known than its comment.
+-- Adds a function of which only the comment is known.
 local function add_bare_function(out, place, name, value)
   local entry = manual.comment(value)
   if entry and comments.is_hidden(entry) then
@@ -609,7 +609,7 @@ local function add_methods(out, path, class, place)
 end
 
 
--- Adds what a namespace has under names that the reference leaves out.
+-- Adds members of a namespace that the reference leaves out.
 local function add_space(out, space, known)
   local value = ty
   for name in space:gmatch("[%w_]+") do
@@ -697,7 +697,7 @@ local SHARED = [[
 ]]
 
 
--- Returns the namespaces that the reference describes, under their first name: module -> name.
+-- Returns the namespaces in the reference under their first name: module -> name.
 local function known_spaces(pages)
   local names = {}
   for _, page in ipairs(pages) do
@@ -712,7 +712,7 @@ local function known_spaces(pages)
 end
 
 
--- Types of what is no namespace, no class of the reference and no function.
+-- Types of members that are not namespaces, classes of the reference or functions.
 local ROOT_TYPES = { Error = "ty.Error", null = "ty.Null" }
 
 local function root_text(pages)
@@ -742,7 +742,7 @@ end
 
 -- JSON --------------------------------------------------------------------------------------------
 
--- Returns an object of these fields of a table; null where there is none.
+-- Returns an object with these fields of a table; null for missing ones.
 local function object(t, ...)
   local rows = {}
   for i, key in ipairs{ ... } do

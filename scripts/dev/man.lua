@@ -1,5 +1,5 @@
--- Writes the man page tycho.h(3): conventions of the interface in C, then its functions as the
--- header has them, with their comments.
+-- Writes the man page tycho.h(3): conventions of the C interface, then its functions in the
+-- header's order, with their comments.
 --
 --   build/tycho scripts/dev/man.lua > tycho.h.3     from the root of a checkout
 
@@ -71,13 +71,13 @@ says how many cores a run takes.
 .Xr tycho 1
 ]]
 
--- Returns a text of a comment or a declaration as roff has it.
+-- Returns a text of a comment or a declaration escaped for roff.
 local function escaped(text)
   return (text:gsub("\\", "\\e"):gsub("%s+", " "):gsub("^%s+", ""):gsub("%s+$", "")
     :gsub("^([.'])", "\\&%1"))
 end
 
--- Returns declarations with the comment above or beside them: list of {text, comment}.
+-- Returns declarations with the comment above or next to them: list of {text, comment}.
 local function declarations(header)
   local list, comment, at = {}, "", 1
   while at <= #header do

@@ -1,5 +1,5 @@
---- Static figures of compiled kernels: registers, bytes of shared memory, spills, and how wide
--- loads and stores of device memory are. Nothing of it is a time, and nothing is executed.
+--- Static figures of compiled kernels: registers, bytes of shared memory, spills, and the widths of
+-- loads and stores of device memory. Nothing is timed or executed.
 --   tycho scripts/dev/sass.lua FOLDER [--all]
 --       kernels of a cache that scripts/dev/cubins.lua compiled: of the hot ones, or of all, the
 --       variant of each type that loads most at a time
@@ -11,8 +11,9 @@
 local cuda_library = require "scripts.dev.cuda_library"
 local ffi = require "ffi"
 
--- Name of a kernel, and the least width in bytes of its widest loads where alignment allows it: 0
--- where neighbours in a warp load neighbours, or read what they load in an order of their own.
+-- Name of a kernel, and the least width in bytes of its widest loads if alignment permits: 0 if
+-- neighbouring threads of a warp load neighbouring elements, or if the loads have an irregular
+-- order.
 local HOT = {
   { "move", 16 }, { "transpose", 4 }, { "running_rows", 16 }, { "running_tiles", 16 },
   { "sort_lines", 0 }, { "sort_pass", 0 }, { "select_keys", 0 }, { "add_rows", 16 },
@@ -68,7 +69,7 @@ local function ask()
     end
     run("BatchNorm", { 16, 64, 32, 32 }, dtype)
     run("BatchNorm", { 16, 32, 32, 64 }, dtype, { axis = 3 })
-    -- a sample a block, and four
+    -- one sample per block, and four
     for _, batch in ipairs{ 2, 16 } do
       for _, mode in ipairs{ "lstm", "gru", "rnn_tanh" } do
         run("RNN", { 4, batch, 64 }, dtype, { mode = mode, state_size = 200, num_layers = 1,
@@ -99,7 +100,8 @@ local function read(path)
   return bytes
 end
 
--- Returns what a kernel was compiled for, the defines that its source begins with, and its image.
+-- Returns the architecture and options of a kernel, the defines at the start of its source, and its
+-- image.
 local function parse(path)
   local bytes = read(path)
   local h = ffi.new("sass_header")
@@ -116,8 +118,8 @@ local function read_output(command)
   return text
 end
 
--- Returns the widths in bytes of instructions of a name, such as LDG.E.128: the widest, and how
--- many of each.
+-- Returns the widths in bytes of instructions of a name, such as LDG.E.128: the widest, and the
+-- number of each.
 local function widths(text, name)
   local counts, widest = {}, 0
   for words in text:gmatch("%s" .. name .. "([%.%w]*)") do
@@ -136,7 +138,7 @@ local function widths(text, name)
   return widest, table.concat(list, ", ")
 end
 
--- Returns the kernel that a key's source has.
+-- Returns the name of the kernel in a key's source.
 local function find_name(key)
   local bounded = '\nextern "C" __global__ void __launch_bounds__%([%w_]+%) ([%w_]+)%('
   return key:match(bounded) or key:match('\nextern "C" __global__ void ([%w_]+)%(')

@@ -1,19 +1,19 @@
---- Compile units of a rock (packaging/units.mk): each reads several files of native/, which saves
--- the compiler most of their headers and its own start. Names of one file that another one of its
--- unit has too would clash, so a unit takes the files of a folder whose names differ.
+--- Compile units of a rock (packaging/units.mk): each includes several files of native/, which
+-- saves the compiler most of their headers and its own start. Equal names in two files of a unit
+-- would clash, so a unit contains files of one folder whose names differ.
 --   luajit scripts/dev/units.lua write FILE FOLDER COMMAND SOURCES
 --       divides the sources into units, and writes them
 --   luajit scripts/dev/units.lua check FILE FOLDER COMMAND SOURCES
---       fails where a source has no unit or has two, a unit does not compile, or the compiler reads
---       another text of a file in its unit than of the file alone
--- FOLDER is for files of units, COMMAND the compiler with its flags, in one word. Run from the root
--- of a checkout.
+--          fails if a source has no unit or two, if a unit does not compile, or if the compiler
+--       reads a different text of a file in its unit than of the file alone
+-- FOLDER is for the files of units, COMMAND is the compiler with its flags, as one argument. Run
+-- from the root of a checkout.
 
 package.path = arg[0]:match("^.*/") .. "?.lua;" .. package.path
 
 local shell = require "check.shell"
 
--- Lines of a unit, at most: so two cores have about fifty units to share.
+-- Most lines of a unit, so that two cores share about fifty units.
 local MOST_LINES = 4500
 
 local function read_file(path)
@@ -27,8 +27,7 @@ local function count_lines(path)
   return select(2, read_file(path):gsub("\n", ""))
 end
 
--- Returns the variables that a file makes for itself without a value: C takes two of a name for
--- one, without a word.
+-- Returns the variables that a file defines without a value: C silently merges two of one name.
 local function unset_variables(path)
   local set = {}
   for line in ("\n" .. read_file(path)):gmatch("\nstatic [^\n(=]*;") do
@@ -58,7 +57,7 @@ local function write_unit(folder, name, files)
     table.concat(files, " "), unit_path(folder, name))) == 0)
 end
 
--- Returns what the compiler says of a unit, and whether it takes it.
+-- Returns the compiler's messages about a unit, and whether it compiles.
 local function try_unit(command, folder, name, files)
   write_unit(folder, name, files)
   local text, status = shell.output(("%s -w -fmax-errors=0 -fno-diagnostics-show-caret -I. \z
@@ -74,7 +73,7 @@ local function mark_clash(clashes, a, b)
   clashes[a][b], clashes[b][a] = true, true
 end
 
--- Marks pairs of files of a unit whose names clash, as the compiler's messages tell them.
+-- Marks pairs of files of a unit whose names clash according to the compiler's messages.
 local function read_clashes(clashes, files, text)
   local known = {}
   for _, path in ipairs(files) do
@@ -94,7 +93,7 @@ local function read_clashes(clashes, files, text)
       end
     end
   end
-  if not found then                                      -- a header's name: the file goes elsewhere
+  if not found then                                      -- in a header: move the file
     for _, path in ipairs(files) do
       if path ~= reader then
         mark_clash(clashes, reader, path)
@@ -108,7 +107,7 @@ local function folder_of(path)
   return path:match("^native/(%w+)/")
 end
 
--- Puts each file into the first unit of its folder that has space for it and none of its names.
+-- Puts each file into the first unit of its folder that has space and no equal names.
 local function divide_sources(sources, facts, clashes)
   local units, of = {}, {}
   local function fits(unit, path)
@@ -141,7 +140,7 @@ local function divide_sources(sources, facts, clashes)
   return units
 end
 
--- Returns units that the compiler takes: the sources are divided again as long as one clashes.
+-- Returns units that compile: the sources are divided again while one clashes.
 local function find_units(sources, folder, command)
   local facts, clashes, taken = {}, {}, {}
   for _, path in ipairs(sources) do
@@ -166,7 +165,7 @@ local function find_units(sources, folder, command)
   end
 end
 
--- Writes the units, the longest first: what takes the compiler long is then not alone at the end.
+-- Writes the units, the largest first, so that no large one is compiled alone at the end.
 local function write_list(path, units)
   table.sort(units, function(a, b)
     return a.lines > b.lines or a.lines == b.lines and a.name < b.name
@@ -197,8 +196,7 @@ local function read_list(path)
   return units
 end
 
--- Returns the text of each .c file of native/ as the compiler reads it, without its headers, by its
--- path.
+-- Returns the preprocessed text of each .c file of native/, without its headers, by its path.
 local function own_texts(command, path)
   local pipe = assert(io.popen(("%s -w -I. -E '%s' 2>&1"):format(command, path)))
   local texts, current = {}, nil
@@ -237,7 +235,7 @@ local function check_list(path, sources, folder, command)
         report("%s is in %s and in %s", file, unit_of[file], unit.name)
       end
       unit_of[file] = unit.name
-      if known[file] then                                -- oneDNN's are asked where it is installed
+      if known[file] then                                -- oneDNN's only where it is installed
         table.insert(files, file)
       elseif not io.open(file) then
         report("%s of %s is not there", file, unit.name)

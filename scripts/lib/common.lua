@@ -1,4 +1,4 @@
---- What the training scripts share: options, a log of epochs, a chart of it.
+--- Common parts of the training scripts: options, a log of epochs, a chart of it.
 --
 --     package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 --
@@ -23,7 +23,7 @@ local ty = require "tycho"
 
 local common = {}
 
-local HIDDEN = {epoch = true, seconds = true}                 -- columns that are no curves
+local HIDDEN = {epoch = true, seconds = true}                 -- columns that are not curves
 
 --- Returns a parser of the command line, named after the script.
 -- @string description one sentence
@@ -31,7 +31,7 @@ function common.parser(description)
   return argparse(arg[0]:match("[^/]*$"), description):help_max_width(90)
 end
 
---- Returns what converts the text of an option to a number, for argparse.
+--- Returns the function that argparse calls to convert an option's text to a number.
 -- @string name
 -- @number[opt] least
 -- @number[opt] most
@@ -74,7 +74,7 @@ function common.count(parser, name, description, default, least)
     :default(tostring(default))
 end
 
---- Adds an option that lists whole numbers between commas; what is parsed is a list.
+--- Adds an option with a list of whole numbers, separated by commas; the parsed value is a list.
 -- @param parser of argparse
 -- @string name
 -- @string description
@@ -94,7 +94,7 @@ end
 
 --- Adds `--gpus` to a parser.
 -- @param parser of argparse
--- @string[opt] help what it says of itself
+-- @string[opt] help text for the help
 function common.gpus(parser, help)
   parser:option("--gpus", help or "GPUs to train on, as 0,1; default: the CPU")
 end
@@ -110,9 +110,10 @@ function common.options(parser)
   return parser
 end
 
---- Adds the options that every training has, with their defaults, and those of `options`.
+--- Adds the options that every training has, with their defaults, and those that `common.options`
+-- adds.
 -- @param parser of argparse
--- @tparam table defaults epochs, batch, rate; momentum or nil; gpus: what `--gpus` says
+-- @tparam table defaults epochs, batch, rate; momentum or nil; gpus: the help of `--gpus`
 function common.training(parser, defaults)
   common.count(parser, "--epochs", "passes over the training data", defaults.epochs)
   common.count(parser, "--batch", "samples per step", defaults.batch)
@@ -128,7 +129,7 @@ function common.training(parser, defaults)
   return common.options(parser)
 end
 
---- Returns the devices that `--gpus` names, or the CPU.
+--- Returns the devices in `--gpus`, by default the CPU.
 -- @tparam table options
 -- @treturn {Context,...}
 function common.devices(options)
@@ -139,11 +140,11 @@ function common.devices(options)
   return #list > 0 and list or {ty.cpu()}
 end
 
--- What `--gpus` says of itself where a script uses one.
+-- The help of `--gpus` in scripts that use one device.
 common.ONE_GPU = "GPU to train on, as 0; default: the CPU"
 
---- Returns the device that `--gpus` names, or the CPU, of a script that uses one; several are
--- refused.
+--- Returns the device in `--gpus`, by default the CPU, for a script that uses one device; several
+-- are an error.
 -- @param parser of argparse
 -- @tparam table options
 -- @treturn Context
@@ -155,7 +156,7 @@ function common.device(parser, options)
   return list[1]
 end
 
--- Refuses --resume if there is no saved training.
+-- Ends with an error for --resume without a saved training.
 local function check_resume(parser, options)
   if options.resume and not options.checkpoint then
     parser:error("--resume needs --checkpoint")
@@ -168,8 +169,8 @@ end
 
 local EEXIST = 17
 
--- Refuses names of files that cannot be written in the end: checks that files can be made beside
--- them.
+-- Ends with an error for files that cannot be written: checks whether files can be made in their
+-- folders.
 local function check_paths(parser, options)
   if options.plot and not options.plot:lower():find("%.[ps][nv]g$") then
     parser:error("--plot takes a name that ends in .svg or .png, not " .. options.plot)
@@ -190,7 +191,7 @@ local function check_paths(parser, options)
   end
 end
 
--- Refuses --data if it does not exist.
+-- Ends with an error if the path of --data does not exist.
 local function check_data(parser, options)
   local file = options.data and io.open(options.data)
   if file then
@@ -200,16 +201,16 @@ local function check_data(parser, options)
   end
 end
 
--- Refuses --gpus that are not numbers separated by commas.
+-- Ends with an error unless --gpus is a list of numbers separated by commas.
 local function check_gpus(parser, options)
   if options.gpus and not options.gpus:find("^%d+[%d,]*$") then
     parser:error("--gpus takes numbers, as 0,1, not " .. options.gpus)
   end
 end
 
---- Puts values in place of defaults when `--quick` is given; what the user asked for stays.
+--- Parses the options; with `--quick`, options that were not given get other values.
 -- @param parser of argparse
--- @tparam table values by name of option (`epochs = 1`)
+-- @tparam table values values for `--quick` by name of option (`epochs = 1`)
 -- @return the parsed options
 function common.parse(parser, values)
   local given = {}
@@ -259,7 +260,7 @@ local function make_line(row)
   return json.text(json.object(pairs_))
 end
 
--- Returns the rows that an earlier part of this training left in its log.
+-- Returns the rows in the log that an earlier part of this training wrote.
 local function earlier_rows(path)
   local rows, file = {}, io.open(path)
   for line in file and file:lines() or function() end do
@@ -271,11 +272,10 @@ local function earlier_rows(path)
   return rows
 end
 
---- Returns a log of epochs. After `--resume` the chart begins with the rows that the file holds
--- already.
--- @tparam table options `log` and `plot`, file names or nil; `tensorboard`, a folder or nil;
---   `resume`, true if a training continues
--- @tparam[opt] Writer writer that writes into the folder already
+--- Returns a log of epochs. After `--resume` the chart begins with the rows in the file.
+-- @tparam table options `log` and `plot`: file names or nil; `tensorboard`: a folder or nil;
+--   `resume`: whether a training continues
+-- @tparam[opt] Writer writer an existing writer for the folder
 -- @treturn Log
 function common.log(options, writer)
   local going_on = options.log and options.resume
@@ -286,7 +286,7 @@ function common.log(options, writer)
   }, Log)
 end
 
---- Keeps the figures of an epoch and appends them to the file.
+--- Stores the figures of an epoch and appends them to the file.
 -- @tparam table row `epoch` (from 0) and figures by name
 function Log:epoch(row)
   self.rows[#self.rows + 1] = row
@@ -305,9 +305,9 @@ function Log:epoch(row)
   end
 end
 
---- Returns callbacks for `fit` that keep the metric over the training data as `train`, over the
+--- Returns callbacks for `fit` that log the metric over the training data as `train` and over the
 -- validation data as `valid`.
--- @param metric the one that `fit` gets
+-- @param metric the metric that is given to `fit`
 -- @treturn table {epoch_end = f, eval_end = f}
 function Log:follow(metric)
   local train
@@ -342,7 +342,7 @@ local function make_curves(rows)
   return curves
 end
 
---- Draws the chart if one is wanted, and closes the event file.
+--- Draws the chart if `plot` is set, and closes the event file.
 function Log:close()
   if self.writer then
     self.writer:close()
@@ -357,13 +357,13 @@ end
 
 -- Training ----------------------------------------------------------------------------------------
 
---- Trains a module as the options of `common.training` say: with checkpoints
--- (PREFIX-symbol.json and PREFIX-0003.params for `score.lua` and `predict.lua`, PREFIX.state to
--- go on from), a log and a chart.
+--- Trains a module according to the options of `common.training`: with checkpoints
+-- (PREFIX-symbol.json and PREFIX-0003.params for `score.lua` and `predict.lua`, PREFIX.state for
+-- resuming), a log and a chart.
 -- @tparam table options
 -- @param module
--- @tparam table fit what `module:fit` gets besides; eval_data and eval_metric are needed
--- @treturn number the metric's value over eval_data in the end
+-- @tparam table fit further options of `module:fit`; eval_data and eval_metric are required
+-- @treturn number the final value of the metric over eval_data
 function common.fit(options, module, fit)
   local metric = ty.metric.create(fit.eval_metric)
   local board = options.tensorboard and ty.callback.TensorBoard{dir = options.tensorboard,

@@ -1,5 +1,5 @@
---- Digits to learn from without a download: glyphs under random affine maps, with
--- noise; or images in idx files.
+--- Digits for training without a download: glyphs under random affine maps, with noise; or images
+-- in idx files.
 --
 --     local digits = require "digits"
 --     local images, labels = digits.draw(8000, 1)   -- (8000, 1, 28, 28) in 0 .. 1, (8000,) of 0 ..
@@ -22,7 +22,7 @@ local GLYPHS = {
   ".###.#...##...#.###.#...##...#.###.", ".###.#...##...#.####....#...#..##..",
 }
 
--- Returns how much of the cell at (x, y), in cells, is ink: 0 outside of the glyph.
+-- Returns how much ink the cell at (x, y), in cells, has: 0 outside the glyph.
 local function ink(cells, x, y)
   if x < 0 or y < 0 or x >= COLUMNS or y >= ROWS then
     return 0
@@ -30,7 +30,7 @@ local function ink(cells, x, y)
   return cells[math.floor(y) * COLUMNS + math.floor(x)]
 end
 
--- Returns the ink at (x, y), smoothed over one cell, so that edges are grey.
+-- Returns the ink at (x, y) as a mean over one cell, so that edges are grey.
 local function smooth(cells, x, y)
   local x0, y0 = math.floor(x - 0.5) + 0.5, math.floor(y - 0.5) + 0.5
   local fx, fy = x - x0, y - y0
@@ -49,7 +49,7 @@ local function glyph_cells()
   return all
 end
 
--- Returns a random map from pixels to cells: turned, leaning, scaled and moved a little.
+-- Returns a random map from pixels to cells: slightly rotated, slanted, scaled and shifted.
 local function random_map(random)
   local turn, lean = (random() - 0.5) * 0.5, (random() - 0.5) * 0.4
   local sx, sy = 0.30 * (0.85 + 0.4 * random()), 0.33 * (0.85 + 0.4 * random())
@@ -72,14 +72,14 @@ local function draw_one(cells, pixels, random)
   end
 end
 
---- Draws n digits; equal seeds draw equal digits.
--- @tparam number n how many
+--- Draws n digits; equal seeds give equal digits.
+-- @tparam number n number of digits
 -- @tparam number seed
 -- @treturn NDArray images (n, 1, 28, 28), 0 .. 1
 -- @treturn NDArray labels (n,), 0 .. 9
 function digits.draw(n, seed)
   local cells, state = glyph_cells(), seed * 2147483 + 12345
-  local function random()                -- a separate generator: the same digits everywhere
+  local function random()                -- a separate generator, with the same numbers everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end

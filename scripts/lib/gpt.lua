@@ -1,5 +1,5 @@
---- A decoder like those of today's language models: RMSNorm, rotary positions, attention with fewer
--- heads of keys than of queries, gated units (scripts/gpt.lua).
+--- A decoder of a current design: RMSNorm, rotary positions, attention with fewer key heads than
+-- query heads, gated units (scripts/gpt.lua).
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -22,8 +22,8 @@ local function rotated(x, heads, offset)
   return contrib.rotary_embedding{ data = x, heads = heads, offset = offset }
 end
 
--- Returns what a position gets from those up to it. step: { length = symbol }, of a network of one
--- position with caches; nil: all positions at once.
+-- Returns the attention of each position over the positions up to it. step: { length = symbol },
+-- for a network of one position with caches; nil: for all positions at once.
 local function attention(x, o, name, step)
   local size = o.width / o.heads
   local q = linear(x, o.width, name .. "_query")
@@ -60,7 +60,7 @@ local function scores(o, step)
   return linear(norm(x, "norm"), o.words, "head")
 end
 
---- Returns the network that learns: data and softmax_label are (batch, length).
+--- Returns the network for training; data and softmax_label are (batch, length).
 -- @tparam table o words, width, inner, layers, heads, kv_heads
 function gpt.network(o)
   local label = sym.reshape{ V "softmax_label", shape = { -1 } }
@@ -68,9 +68,9 @@ function gpt.network(o)
     label = label, normalization = "batch", name = "softmax" }
 end
 
---- Returns a function that reads one word at a time: `next(word)` gives the probabilities of the
--- one that follows. It is bound once; keys and values stay in its auxiliary states.
--- @tparam table o as above, and length: the most words
+--- Returns a function that reads one word at a time: `next(word)` returns the probabilities of the
+-- next one. The network is bound once; keys and values are in its auxiliary states.
+-- @tparam table o as for `network`, and length: the most words
 -- @tparam table parameters name -> array
 function gpt.reader(o, parameters)
   local net = sym.softmax{ scores(o, { length = V "length" }), name = "softmax" }
@@ -86,7 +86,7 @@ function gpt.reader(o, parameters)
     exe.arg_dict[name][":"] = x
   end
   local y = exe.outputs[1]
-  -- written in place, between runs: an assignment is a separate task, some 10 us
+  -- written directly between runs: an assignment is a separate task of about 10 us
   local data = ffi.cast("float *", exe.arg_dict.data:data())
   local length, n = ffi.cast("float *", exe.arg_dict.length:data()), 0
   return function(word)

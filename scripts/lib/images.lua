@@ -1,4 +1,4 @@
---- Images for the scripts: which ones, in parts, changed a little at random.
+--- Images for the scripts: loads them, splits them, and changes them slightly at random.
 --
 --     local x, y = images.load(options.data, {1, 28, 28}, 1000, 1)  -- digits; {3, 32, 32}:
 --                                                                   pictures
@@ -29,7 +29,7 @@ end
 --- Returns images of a shape, from a folder or drawn: digits with one plane, pictures with three.
 -- @tparam ?string folder idx files of MNIST's form, or CIFAR-10's binary files; nil draws
 -- @tparam {int,...} shape of one image
--- @int n how many to draw
+-- @int n number of images that are drawn
 -- @int seed
 -- @string[opt="test"] part of CIFAR-10
 -- @treturn NDArray images (n, ...): digits in 0 .. 1, pictures normalised
@@ -50,7 +50,7 @@ function images.load(folder, shape, n, seed, part)
   return images.normalise(x), y
 end
 
---- Returns the name of a class for people.
+--- Returns the name of a class for output.
 -- @int label from 0
 -- @tparam {int,...} shape of one image
 -- @tparam ?string folder nil when the images are drawn
@@ -59,7 +59,7 @@ function images.class_name(label, shape, folder)
   return names[label] or tostring(label)
 end
 
---- Returns the images whose classes a network knows, with its numbers of them.
+--- Returns the images whose classes a network knows, with the network's class numbers as labels.
 -- @tparam NDArray x (N, ...)
 -- @tparam NDArray y (N,)
 -- @tparam ?{string,...} names of the network's classes; nil: those of the images
@@ -83,7 +83,7 @@ function images.known(x, y, names, shape, folder)
   return x:take(ty.nd.array(rows, {dtype = "int32"})), ty.nd.array(labels)
 end
 
---- Returns iterators over the first images to train, the last ones to test.
+--- Returns iterators over the first images, for training, and the last ones, for testing.
 -- @tparam NDArray x (N, ...)
 -- @tparam NDArray y (N,)
 -- @tparam table a train, test, batch: numbers of images
@@ -103,9 +103,9 @@ end
 
 -- Small changes -----------------------------------------------------------------------------------
 
---- An iterator around one of bytes of coloured images: normalises them; mirrors every
--- other one at random and shifts each batch by up to `shift` pixels, so that a network
--- cannot learn the images by heart.
+--- An iterator around another one of bytes of coloured images. It normalises them, mirrors each one
+-- with probability 1/2, and shifts each batch by up to `shift` pixels, so that a network cannot
+-- memorise the images.
 local Augmented = ty.io.DataIter:extend("Augmented")
 images.Augmented = Augmented
 
@@ -119,7 +119,7 @@ function Augmented:init(inner, options)
     {ty.io.DataDesc(desc.name, desc.shape)}, inner.provide_label
 end
 
--- Returns each image as it is or mirrored, by the throw of a coin.
+-- Mirrors each image with probability 1/2.
 local function mirrored(x)
   local coin = ty.nd.random.uniform{shape = {x:len(), 1, 1, 1}}:gt(0.5)
   return x * coin + x:reverse{axis = 3} * (1 - coin)

@@ -6,8 +6,8 @@
 --     -- run/m.state          the number of epochs
 --     local epoch = kept.load("run/m", net, trainer)
 --
--- A script that seeds each epoch by its number draws the same numbers after a pause, so the
--- training resumes bit by bit.
+-- A script that seeds each epoch by its number draws the same numbers after a pause, so a resumed
+-- training gives bit-equal results.
 
 local files = require "tycho.core.files"
 local ty = require "tycho"
@@ -18,8 +18,8 @@ local function names(prefix, epoch)
   return ty.model.file_name(prefix, epoch, "params"), ("%s-%04d.trainer"):format(prefix, epoch)
 end
 
---- Writes the training as it is after some epochs. The number of epochs is written last: until
--- then the files of the epoch before count.
+--- Writes the state of the training after some epochs. The number of epochs is written last: until
+-- then the files of the epoch before are valid.
 -- @string prefix
 -- @int epoch
 -- @param net a gluon.Block
@@ -31,12 +31,12 @@ function kept.save(prefix, epoch, net, trainer)
   files.write(prefix .. ".state", epoch .. "\n", "kept.save")
 end
 
---- Reads what `save` wrote last.
+--- Reads the files that `save` wrote last.
 -- @string prefix
 -- @param net a gluon.Block
 -- @param trainer
 -- @tparam {Context,...} devices
--- @treturn int epochs that are done
+-- @treturn int number of completed epochs
 function kept.load(prefix, net, trainer, devices)
   local path = prefix .. ".state"
   local epoch = tonumber(files.read(path, "kept.load"):match("^(%d+)%s*$"))

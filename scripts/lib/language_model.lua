@@ -1,5 +1,5 @@
---- What the language models share: the stack of cells, the network over a
--- sequence, and writing text with it.
+--- Common parts of the language models: the stack of cells, the network over a sequence, and
+-- generation of text.
 --
 --     language_model.options(parser, {hidden = 200, embed = 200})  -- adds --layers, --hidden,
 --                                                                  --embed, ...
@@ -16,7 +16,7 @@ local common = require "common"
 
 local language_model = {}
 
---- Adds the options of the network and of writing.
+--- Adds the options of the network and of generation.
 -- @param parser of argparse
 -- @tparam table defaults hidden, embed
 function language_model.options(parser, defaults)
@@ -55,8 +55,8 @@ local function scores(outputs, shape)
   return ty.sym.FullyConnected{data = outputs, num_hidden = shape.words, name = "pred"}
 end
 
---- Returns the network over `length` steps with its loss. Word number `ignore` in the labels does
--- not count.
+--- Returns the network over `length` steps with its loss. The word with number `ignore` does not
+-- count in the labels.
 -- @param cells
 -- @tparam table shape length, words (different ones), embed, ignore, layout
 --   ("NTC" or "TNC"), begin_state
@@ -75,9 +75,9 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
---- Returns the network of one step, whatever cells it was trained with: data of (rows, 1) and the
--- states go in, probabilities and the next states come out.
--- @param cells those of the training
+--- Returns the network of one step, for weights from any kind of cells: the inputs are data of
+-- (rows, 1) and the states, the outputs are probabilities and the next states.
+-- @param cells the cells of the training
 -- @tparam table shape words, embed, args (parameters by name)
 -- @treturn Symbol
 -- @treturn table its parameters
@@ -95,7 +95,7 @@ function language_model.step(cells, shape)
   return ty.sym.Group{ty.sym.softmax{scores(output, shape)}, unpack(after)}, args, names
 end
 
--- Returns a number drawn with the given probabilities; a temperature below 1 prefers likely ones.
+-- Draws a number with the given probabilities; a temperature below 1 prefers likely ones.
 local function draw(probabilities, temperature)
   local weights, sum = {}, 0
   for i, p in ipairs(probabilities) do
@@ -112,11 +112,11 @@ local function draw(probabilities, temperature)
   return #weights - 1
 end
 
---- Returns a function that writes with a trained network.
--- @param cells those of the training
+--- Returns a function that generates text with a trained network.
+-- @param cells the cells of the training
 -- @tparam table shape words, embed, args (parameters by name)
--- @treturn function (first, count, temperature, take): take(number) gets each
---   number and returns false to end
+-- @treturn function called as f(first, count, temperature, take): take(number) gets each number and
+--   returns false to stop
 function language_model.writer(cells, shape)
   local net, args, names = language_model.step(cells, shape)
   local exe = net:simple_bind{ctx = ty.cpu(), data = {1, 1}, grad_req = "null"}

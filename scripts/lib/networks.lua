@@ -1,6 +1,6 @@
---- The networks of the scripts on images. Each takes `classes` and gives a symbol
--- that ends in a SoftmaxOutput named "softmax"; its input "data" is an array of
--- images (N, channels, height, width).
+--- The networks of the scripts on images. Each function takes the number of `classes` and returns a
+-- symbol that ends in a SoftmaxOutput named "softmax"; its input "data" is an array of images (N,
+-- channels, height, width).
 --
 --     local net = networks.resnet{depth = 20, classes = 10}
 
@@ -12,13 +12,13 @@ local function relu(x, name)
   return ty.sym.Activation{data = x, act_type = "relu", name = name}
 end
 
--- Returns the input variable. The shape of one image is kept in the file of a network, so that
--- scripts that load it know what it takes.
+-- Returns the input variable. It contains the shape of one image, which is saved with the network,
+-- so that scripts that load it know its input.
 local function input(shape)
   return ty.sym.Variable("data", {shape = {0, unpack(shape)}})
 end
 
---- Returns the sizes of an image that a loaded network takes, nil if it does not state them.
+--- Returns the sizes of an image that a loaded network expects; nil if it does not state them.
 -- @tparam Symbol net
 -- @treturn ?{int,...} {channels, height, width}
 function networks.input_shape(net)
@@ -31,7 +31,7 @@ function networks.input_shape(net)
   return #shape > 0 and shape or nil
 end
 
---- Returns a network of three full layers.
+--- Returns a network of three fully connected layers.
 -- @tparam table a classes = 10, shape = {1, 28, 28}
 function networks.mlp(a)
   local x = ty.sym.Flatten{data = input(a.shape or {1, 28, 28})}
@@ -40,7 +40,7 @@ function networks.mlp(a)
   return networks.head(x, a.classes, "fc3")
 end
 
---- Returns a network of two convolutions and two full layers.
+--- Returns a network of two convolutions and two fully connected layers.
 -- @tparam table a classes = 10, shape = {1, 28, 28}, pool_type = "max"
 function networks.lenet(a)
   local x = input(a.shape or {1, 28, 28})
@@ -56,7 +56,7 @@ function networks.lenet(a)
     a.classes, "fc2")
 end
 
---- Returns the names of the classes that a loaded network tells apart, nil where it does not say.
+--- Returns the names of the classes of a loaded network; nil if it does not state them.
 -- @tparam Symbol net
 -- @treturn ?{string,...}
 function networks.class_names(net)
@@ -67,11 +67,11 @@ function networks.class_names(net)
   return text and names
 end
 
---- Returns a full layer and a softmax on top of any features.
+--- Returns a fully connected layer and a softmax on top of features.
 -- @tparam Symbol x
 -- @int[opt=10] classes
 -- @string name of the layer
--- @tparam[opt] {string,...} names of the classes, kept in the file of the network
+-- @tparam[opt] {string,...} names of the classes, which are saved with the network
 function networks.head(x, classes, name, names)
   return ty.sym.SoftmaxOutput{
     data = ty.sym.FullyConnected{data = x, num_hidden = classes or 10, name = name},
@@ -94,8 +94,8 @@ local function conv(x, filters, size, stride, name)
     stride = {stride, stride}, pad = {(size - 1) / 2, (size - 1) / 2}, no_bias = true, name = name}
 end
 
--- Returns a residual block. Where the sizes change, a 1 x 1 convolution of the activated input
--- replaces the input.
+-- Returns a residual block. If the sizes change, a 1 x 1 convolution of the activated input
+-- replaces the input in the sum.
 local function block(x, filters, stride, changes, name)
   local active = norm_relu(x, name .. "_bn1")
   local shortcut = changes and conv(active, filters, 1, stride, name .. "_shortcut") or x

@@ -1,4 +1,4 @@
---- Coloured pictures to learn from without a download: shapes and textures; or CIFAR-10's binary
+--- Coloured pictures for training without a download: shapes and textures; or CIFAR-10's binary
 -- files.
 --
 --     local pictures = require "pictures"
@@ -15,8 +15,8 @@ local PLANE = SIZE * SIZE
 local BYTES = 3 * PLANE                                   -- of an image: red, green, blue planes
 local abs, max, min, sin, cos = math.abs, math.max, math.min, math.sin, math.cos
 
--- What the classes look like: whether the point (u, v) has the first colour.
--- A shape reaches from -1 to 1.
+-- The classes: functions that return whether the point (u, v) has the first colour. A shape extends
+-- from -1 to 1.
 local KINDS = {
   [0] = function(u, v) return u * u + v * v < 1 end,
   function(u, v) return u * u + v * v < 1 and u * u + v * v > 0.4 end,
@@ -62,14 +62,14 @@ local function draw_one(kind, pixels, random)
   end
 end
 
---- Draws n pictures; equal seeds draw equal pictures.
--- @tparam number n how many
+--- Draws n pictures; equal seeds give equal pictures.
+-- @tparam number n number of pictures
 -- @tparam number seed
 -- @treturn NDArray images (n, 3, 32, 32), bytes
 -- @treturn NDArray labels (n,), 0 .. 9
 function pictures.draw(n, seed)
   local state = seed * 2147483 + 54321
-  local function random()        -- a separate generator: the same pictures everywhere
+  local function random()        -- a separate generator, with the same numbers everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end
@@ -101,7 +101,7 @@ local function read_file(path)
 end
 
 --- Reads CIFAR-10's binary files (data_batch_1.bin to data_batch_5.bin, or test_batch.bin).
--- @string folder also one that holds cifar-10-batches-bin
+-- @string folder the folder of the files, or one that contains cifar-10-batches-bin
 -- @string part "train" or "test"
 -- @treturn NDArray images (n, 3, 32, 32), bytes
 -- @treturn NDArray labels (n,)

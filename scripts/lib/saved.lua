@@ -6,7 +6,7 @@
 --     local x, y = saved.images(model, options, 100)
 --     local module = saved.module(model, test)
 --
--- Without a checkpoint a small network is trained on digits first, so that the scripts run
+-- Without a checkpoint a small network is first trained on digits, so that the scripts run
 -- anywhere.
 
 local ty = require "tycho"
@@ -19,7 +19,7 @@ local saved = {}
 
 local DRAWN_CLASSES = 10                                  -- of digits and of pictures
 
---- Adds what names a saved network and its images.
+--- Adds the options that name a saved network and its images.
 function saved.options(parser)
   parser:argument("prefix", "prefix of a checkpoint: PREFIX-symbol.json, PREFIX-0004.params; \z
     default: a network trained now"):args("?")
@@ -38,7 +38,8 @@ local function exists(path)
   return file ~= nil and file:close()
 end
 
--- Returns the last saved epoch. Epochs may have gaps, but hardly more than a thousand.
+-- Returns the last saved epoch. Epochs may have gaps, but gaps of more than a thousand are not
+-- found.
 local function last_epoch(prefix, parser)
   local last
   for epoch = 0, 9999 do
@@ -52,7 +53,7 @@ local function last_epoch(prefix, parser)
     or parser:error("there is no file " .. prefix .. "-0001.params, or of another epoch")
 end
 
--- Returns what a network trained for a few seconds knows.
+-- Trains a small network for a few seconds and returns it in the form of `load`.
 local function trained_now()
   print("no checkpoint is named: training a small network on digits first")
   local x, y = digits.draw(2000, 1)
@@ -66,11 +67,11 @@ local function trained_now()
   return {net = net, arg_params = arg_params, aux_params = aux_params, name = "the network"}
 end
 
---- Returns a saved network, or one trained now.
--- @tparam table options of `saved.options`
--- @param parser of argparse, which says what is wrong with them
+--- Returns a saved network or, without a checkpoint, one that is trained now.
+-- @tparam table options the options of `saved.options`
+-- @param parser of argparse, for error messages
 -- @treturn table {net, arg_params, aux_params, shape = {channels, height, width}, classes (names,
---   where the network says), name}
+--   if the network states them), name}
 function saved.load(options, parser)
   local model
   if options.prefix then
@@ -96,7 +97,7 @@ end
 
 --- Returns images of the classes that a network knows, drawn or from the folder.
 -- @tparam table model
--- @tparam table options of `saved.options`
+-- @tparam table options the options of `saved.options`
 -- @int n the largest number
 -- @treturn NDArray images
 -- @treturn NDArray labels
@@ -110,14 +111,14 @@ function saved.images(model, options, n)
   return first(x), first(y)
 end
 
---- Returns the name of a network's class for people.
+--- Returns the name of a network's class for output.
 -- @int label from 0
 function saved.class_name(model, options, label)
   return model.classes and model.classes[label + 1]
     or images.class_name(label, model.shape, options.data)
 end
 
---- Returns the network, ready to compute.
+--- Returns a module of the network that is bound for inference.
 -- @tparam table model
 -- @tparam DataIter data
 function saved.module(model, data)

@@ -1,4 +1,4 @@
---- Pictures with several things in them, and where each is.
+--- Pictures with several objects, and the boxes of the objects.
 --
 --     local x, label = scenes.draw(100, 2, 1)     -- (100, 3, 48, 48) and (100, 2, 5)
 
@@ -13,7 +13,7 @@ local PLANE = SIZE * SIZE
 --- Names of the classes; label 0 is the first.
 scenes.NAMES = {"disc", "square", "cross"}
 
--- whether (u, v), each from -1 to 1, belongs to the thing
+-- returns whether (u, v), each from -1 to 1, is inside the object
 local INSIDE = {
   function(u, v) return u * u + v * v < 1 end,
   function() return true end,
@@ -42,7 +42,7 @@ local function apart(box, boxes)
   return true
 end
 
--- Draws one picture of noise with 1 to `most` things that do not overlap.
+-- Draws a noisy picture with 1 to `most` objects that do not overlap.
 local function draw_one(pixels, label, most, random)
   for i = 0, 3 * PLANE - 1 do
     pixels[i] = 0.3 * (random() - 0.5)
@@ -66,15 +66,16 @@ local function draw_one(pixels, label, most, random)
   end
 end
 
---- Draws pictures; equal seeds draw equal ones.
+--- Draws pictures; equal seeds give equal pictures.
 -- @int count
--- @int most things in a picture at most
+-- @int most most objects in a picture
 -- @int seed
 -- @treturn NDArray pictures (count, 3, 48, 48), numbers around 0
--- @treturn NDArray things (count, most, 5): class, left, top, right, bottom from 0 to 1; -1: none
+-- @treturn NDArray objects (count, most, 5): class, left, top, right, bottom, 0 to 1; class -1:
+--   none
 function scenes.draw(count, most, seed)
   local state = seed * 2147483 + 12345
-  local function random()        -- a separate generator: the same pictures everywhere
+  local function random()        -- a separate generator, with the same numbers everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end

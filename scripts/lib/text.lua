@@ -1,7 +1,6 @@
---- Text to learn from: files in the format of Penn Treebank (a sentence per line, words between
--- blanks), any other file, or, where nothing is given, the library's own documentation: the
--- comments of its Lua modules and the manual of its operators. Those are there wherever the library
--- is, in a checkout as in an installed tree.
+--- Text for training: files in the format of Penn Treebank (a sentence per line, words separated by
+-- blanks), any other file or, by default, the library's documentation: the comments of its Lua
+-- modules and the manual of its operators, which exist in a checkout and in an installed tree.
 --
 --     local train, test = text.sentences(options.data)  -- lists of lists of words, each ending in
 --                                                       "<eos>"
@@ -15,10 +14,10 @@ local text = {}
 local MODULES = "sym nd executor executor_manager mod io recordio rnn init optimizer lr_scheduler \z
   metric kv callback monitor "
   .. "model random name attribute engine op log runtime"
-local RARE = 2                   -- own words that come less often become <unk>
-local HELD = 10                  -- every tenth sentence is held out where there is no file to test
+local RARE = 2                   -- rarer words become <unk>
+local HELD = 10                  -- every tenth sentence tests
 
--- Returns all files of the library that are loaded, sorted.
+-- Returns the paths of all loaded files of the library, sorted.
 local function library_files()
   for name in MODULES:gmatch("%S+") do
     assert(ty[name])
@@ -32,8 +31,8 @@ local function library_files()
   return files
 end
 
--- Appends the comments of a file, neighbouring lines joined; rules and lines of code in comments
--- are left out.
+-- Appends the comments of a file, with neighbouring lines joined; headings and lines of code in
+-- comments are left out.
 local function add_comments(list, path)
   local paragraph = {}
   for line in io.lines(path) do
@@ -67,7 +66,7 @@ local function read(path)
   return (assert(all, path .. " is a folder; name a file"):gsub("^\239\187\191", ""))
 end
 
--- Returns the path of the first of some names that exists in a folder; nil if none does.
+-- Returns the path of the first of the names that exists in a folder; nil if none exists.
 local function find(folder, ...)
   for _, name in ipairs{...} do
     local path = folder .. "/" .. name
@@ -79,8 +78,8 @@ local function find(folder, ...)
   end
 end
 
---- Returns the files to train on and to test on: of a folder ptb.train.txt (else ptb.valid.txt) and
--- ptb.test.txt, or just the file.
+--- Returns the files for training and for testing: in a folder ptb.train.txt (else ptb.valid.txt)
+-- and ptb.test.txt, otherwise the file only.
 -- @string data folder or file
 function text.files(data)
   local train = find(data, "ptb.train.txt", "train.txt", "ptb.valid.txt", "valid.txt", "input.txt")
@@ -120,7 +119,7 @@ local function read_lines(path)
   return sentences
 end
 
--- Returns sentences as lists of words in small letters; a sentence ends at ". ", ": " or "; ".
+-- Returns sentences as lists of words in lower case; a sentence ends at ". ", ": " or "; ".
 local function own_sentences()
   local sentences = {}
   for _, paragraph in ipairs(text.own()) do
@@ -137,7 +136,7 @@ local function own_sentences()
   return sentences
 end
 
--- Separates every tenth sentence for the test.
+-- Separates every tenth sentence for testing.
 local function hold_out(sentences)
   local train, test = {}, {}
   for i, words in ipairs(sentences) do
@@ -146,7 +145,7 @@ local function hold_out(sentences)
   return train, test
 end
 
---- Returns how often each word comes.
+--- Returns the number of occurrences of each word.
 function text.count(sentences)
   local counts = {}
   for _, words in ipairs(sentences) do
@@ -157,7 +156,7 @@ function text.count(sentences)
   return counts
 end
 
---- Returns how many words there are in all.
+--- Returns the total number of words.
 function text.words(sentences)
   local n = 0
   for _, words in ipairs(sentences) do
@@ -166,8 +165,8 @@ function text.words(sentences)
   return n
 end
 
---- Returns the words of a vocabulary by number: entry i + 1 is word i; numbers
--- begin at 0 and leave none out.
+--- Returns the words of a vocabulary by number: entry i + 1 is word i; the numbers are consecutive
+-- from 0.
 function text.list(vocabulary)
   local list = {}
   for word, id in pairs(vocabulary) do
@@ -176,7 +175,7 @@ function text.list(vocabulary)
   return list
 end
 
---- Puts <unk> in place of words that come less than `least` times, in place.
+--- Replaces words that occur less than `least` times by <unk>, in place.
 function text.hide_rare(sentences, counts, least)
   for _, words in ipairs(sentences) do
     for i, word in ipairs(words) do
@@ -187,8 +186,7 @@ function text.hide_rare(sentences, counts, least)
   end
 end
 
---- Returns sentences to train on and to test on. Words of the test that the training lacks become
--- <unk>.
+--- Returns sentences for training and for testing. Words that only the test has become <unk>.
 -- @string[opt] data folder or file; nil: the library's documentation
 -- @treturn table lists of words
 -- @treturn table
@@ -210,8 +208,8 @@ function text.sentences(data)
   return train, test
 end
 
---- Returns the number of each byte (by byte + 1, from 0), and the characters that come, by number +
--- 1.
+--- Returns the number, from 0, of each byte (at index byte + 1), and the characters that occur (at
+-- index number + 1).
 function text.alphabet(characters)
   local seen, numbers, list = {}, {}, {}
   for c in characters:gmatch(".") do

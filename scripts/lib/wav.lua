@@ -1,4 +1,4 @@
---- Sound files.
+--- Reads sound files.
 
 local ffi = require "ffi"
 
@@ -6,8 +6,8 @@ local wav = {}
 
 --- Returns the samples of a WAV file with 16 bits a sample and one channel.
 -- @string path
--- @int rate samples of a second that it must have
--- @treturn {number,...} between -1 and 1; any other file is an error
+-- @int rate required samples per second
+-- @treturn {number,...} samples between -1 and 1; other files are an error
 function wav.read(path, rate)
   local file = assert(io.open(path, "rb"))
   local text = file:read("*a")

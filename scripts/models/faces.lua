@@ -1,11 +1,11 @@
---- Finds faces in a picture with MTCNN, three small networks whose weights PyTorch wrote.
+--- Finds faces in a picture with MTCNN, three small networks with weights in PyTorch files.
 --
 --   pip download --no-deps facenet-pytorch && unzip -q facenet_pytorch-*.whl -d facenet
 --   tycho scripts/models/faces.lua --folder facenet/facenet_pytorch/data --file photo.jpg
 --   tycho scripts/models/faces.lua --help
 --
--- The first network looks at the picture in many sizes and proposes squares, the second drops most
--- of them, the third says where the eyes, the nose and the mouth are (Zhang et al., 2016).
+-- The first network looks at the picture in many sizes and proposes squares, the second one drops
+-- most of them, the third one finds the eyes, the nose and the mouth (Zhang et al., 2016).
 
 package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 
@@ -16,8 +16,8 @@ local sym = ty.sym
 
 local LEAST = 20                                         -- pixels of the smallest face
 local FACTOR = 0.709                                     -- between two sizes of the picture
-local SURE = { 0.6, 0.7, 0.7 }                           -- the least score of each network
-local CELL, STRIDE = 12, 2                               -- what the first network looks at
+local SURE = { 0.6, 0.7, 0.7 }                           -- least score of each network
+local CELL, STRIDE = 12, 2                               -- window and stride of the first network
 
 local parser = common.parser("Finds faces in a picture.")
 parser:option("--folder", "folder with pnet.pt, rnet.pt and onet.pt"):count(1)
@@ -29,7 +29,7 @@ local options = common.parse(parser, {})
 
 -- The networks -----------------------------------------------------------------------------------
 
--- Returns a convolution whose variables have the names of the file.
+-- Returns a convolution whose variables have the names in the file.
 local function convolution(x, name, filters, kernel)
   return sym.Convolution{ data = x, weight = sym.Variable(name .. ".weight"),
     bias = sym.Variable(name .. ".bias"), num_filter = filters, kernel = { kernel, kernel } }
@@ -49,7 +49,7 @@ local function pool(x, kernel)
     pooling_convention = "full" }
 end
 
--- Flattens columns before rows, as the weights of the first product have them.
+-- Flattens columns before rows, the order of the weights of the first product.
 local function flat(x)
   return sym.Flatten(x:transpose{ axes = { 0, 3, 2, 1 } })
 end
@@ -96,7 +96,7 @@ end
 
 -- Boxes: {left, top, right, bottom, score = ...} --------------------------------------------------
 
--- Drops boxes that overlap a better one by more than a share: of both together, or of the smaller.
+-- Drops boxes that overlap a better one by more than a share of their union, or of the smaller one.
 local function best(boxes, most, of_smaller)
   table.sort(boxes, function(a, b) return a.score > b.score end)
   local kept = {}
@@ -114,7 +114,7 @@ local function best(boxes, most, of_smaller)
   return kept
 end
 
--- Returns a box moved by what a network says, in parts of its sides.
+-- Returns a box moved by a network's output, which is relative to its sides.
 local function moved(b, by, extra)
   local w, h = b[3] - b[1] + extra, b[4] - b[2] + extra
   return { b[1] + by[1] * w, b[2] + by[2] * h, b[3] + by[3] * w, b[4] + by[4] * h, score = b.score }
@@ -131,7 +131,7 @@ local function resized(image, height, width)
   return ty.nd.contrib.AdaptiveAvgPooling2D{ image, output_size = { height, width } }
 end
 
--- Returns the parts of the picture in boxes, all of one size; boxes outside of it are dropped.
+-- Returns the parts of the picture in boxes, all resized to one size; boxes outside it are dropped.
 local function crops(image, boxes, size)
   local height, width, list, inside = image.shape[3], image.shape[4], {}, {}
   for _, b in ipairs(boxes) do
@@ -145,8 +145,8 @@ local function crops(image, boxes, size)
   return list[1] and ty.nd.concat{ dim = 0, unpack(list) }, inside
 end
 
--- Returns what the second and third network leave of boxes: those they are sure of, with what they
--- say.
+-- Returns the boxes for which the second or third network gives a sufficient score, with the
+-- network's outputs.
 local function judged(net, image, boxes, size, sure)
   local batch, inside = crops(image, boxes, size)
   local out = batch and net(batch) or {}
@@ -211,7 +211,7 @@ local function find(image)
 end
 
 
--- Draws frames around faces and dots on what was found in them into a picture.
+-- Draws frames around faces and dots on the points found in them into a picture.
 local function draw(picture, faces)
   local height, width = picture.shape[1], picture.shape[2]
   local function paint(x, y, w, h)
@@ -233,7 +233,7 @@ local function draw(picture, faces)
   end
 end
 
--- Writes the networks as ONNX files, each for one picture.
+-- Writes the networks as ONNX files, each for a single picture.
 local function export(to)
   for name, case in pairs{ pnet = { pnet(), 120, 160 }, rnet = { rnet(), 24, 24 },
     onet = { onet(), 48, 48 } } do

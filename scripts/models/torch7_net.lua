@@ -1,12 +1,12 @@
---- Runs a network that Lua Torch saved, and trains it further: by default a LeNet for digits of
--- 16 x 16 pixels, which a Torch with a GPU wrote as text (cudnn, CudaTensors), and which is not
--- trained.
+--- Runs a network that Lua Torch saved, and continues its training. The default is an untrained
+-- LeNet for digits of 16 x 16 pixels, which Torch wrote on a GPU in ascii format (cudnn,
+-- CudaTensors).
 --
 --   tycho scripts/models/torch7_net.lua
 --   tycho scripts/models/torch7_net.lua --file net.t7 --shape 1,3,224,224
 --   tycho scripts/models/torch7_net.lua --help
 --
--- Nothing but the file is needed: no Torch, no GPU.
+-- It needs only the file: no Torch and no GPU.
 
 local here = arg[0]:match("^.*/") or "./"
 package.path = here .. "../lib/?.lua;" .. package.path
@@ -67,7 +67,7 @@ local function batches(n, seed)
     data = ty.nd.contrib.AdaptiveAvgPooling2D{ images, output_size = SIZE } }
 end
 
--- The criterion is one of Torch's too; the outputs are its loss and what the network gives.
+-- The criterion is also one of Torch's; the outputs are its loss and the network's output.
 local net, args, auxs = ty.torch7.import_model{ object,
   shapes = { data = { BATCH, 1, SIZE, SIZE }, label = { BATCH } },
   criterion = "nn.ClassNLLCriterion" }

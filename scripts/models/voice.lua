@@ -1,11 +1,11 @@
---- Says where in a recording there is speech, with Silero VAD, a small network whose weights are in
--- a safetensors file.
+--- Finds speech in a recording with Silero VAD, a small network whose weights are in a safetensors
+-- file.
 --
 --   pip download --no-deps silero-vad && unzip -q silero_vad-*.whl -d silero
 --   tycho scripts/models/voice.lua --folder silero/silero_vad/data --file speech.wav
 --   tycho scripts/models/voice.lua --help
 --
--- The recording has 16,000 samples of 16 bits a second, one channel.
+-- The recording must have 16,000 samples of 16 bits a second and one channel.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "../lib/?.lua;" .. package.path
 
@@ -16,10 +16,10 @@ local wav = require "wav"
 local sym, V = ty.sym, ty.sym.Variable
 
 local RATE = 16000                                       -- samples of a second
-local PIECE, BEFORE, AFTER = 512, 64, 64                 -- samples that are judged, and around them
+local PIECE, BEFORE, AFTER = 512, 64, 64                 -- samples of a piece; before and after it
 local WINDOW, BINS, HOP = 256, 129, 128                  -- of the short-time Fourier transform
 local WIDTH = 128
-local SPEECH = 0.5                                       -- the least odds of speech
+local SPEECH = 0.5                                       -- least probability of speech
 
 local parser = common.parser("Says where in a recording there is speech.")
 parser:option("--folder", "folder with silero_vad_16k.safetensors"):count(1)
@@ -36,8 +36,8 @@ local function convolution(x, name, filters, stride)
     pad = { 1 } })
 end
 
--- Returns a network: pieces (count, samples) -> odds of speech (count, 1). The recurrent layer goes
--- over the pieces.
+-- Returns a network: pieces (count, samples) -> probabilities of speech (count, 1). The recurrent
+-- layer runs over the pieces.
 local function network(length)
   local x = sym.Pad{ data = V("data"):reshape{ -1, 1, 1, length }, mode = "reflect",
     pad_width = { 0, 0, 0, 0, 0, 0, 0, AFTER } }:reshape{ -1, 1, length + AFTER }

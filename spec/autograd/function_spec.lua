@@ -1,4 +1,4 @@
--- Functions of one's own, and operators written in Lua, on arrays.
+-- User-defined functions (autograd.Function) and operators written in Lua, on arrays.
 local ty = require "tycho"
 require "spec.helper"
 

@@ -1,4 +1,4 @@
--- What is said where something of CUDA is missing, too old or out of range, on the stand-in.
+-- Messages when a part of CUDA is missing, too old or out of range, on the stand-in.
 
 local folder = require "spec.support.folder"
 local lfs = require "lfs"

@@ -1,6 +1,6 @@
--- BatchNorm on a GPU beside the CPU's, on the stand-in whose checker watches every access: data of
--- several parts a channel and of one, channels in planes and last, packs of 16 bytes and elements
--- alone, a relu after it; two launches each way.
+-- BatchNorm on a GPU compared with the CPU, on the stand-in whose checker watches every access:
+-- channels of one part and of several, channels in planes and last, packs of 16 bytes and single
+-- elements, a relu after it; two launches each way.
 
 local devices = require "spec.support.devices_agree"
 

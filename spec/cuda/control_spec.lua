@@ -1,5 +1,5 @@
--- Control flow on a GPU, on the stand-in whose checker watches every access: what was skipped is
--- not read, forward or backward.
+-- Control flow on a GPU, on the stand-in whose checker watches every access: nothing that was
+-- skipped is read, forward or backward.
 
 local stand_in = require "spec.support.stand_in"
 

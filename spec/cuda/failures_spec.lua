@@ -1,5 +1,5 @@
--- What a GPU may refuse in the middle of a step, on the stand-in: the error names operator and
--- node, the next step works where the device still does, and memory comes back. Two devices.
+-- Failures of a GPU in the middle of a step, on the stand-in: the error names operator and node,
+-- the next step works if the device still does, and memory is released. Two devices.
 
 local stand_in = require "spec.support.stand_in"
 

@@ -1,6 +1,6 @@
 -- The forms of a pointwise program (native/pointwise/cuda_source.c), each run on the stand-in under
--- its checker: packs with what is left after them, one dense dimension, indices of 32 bits, and of
--- 64 bits, which only arrays beyond a machine of tests would ask for: that source is launched here.
+-- its checker: packs with a remainder, one dense dimension, indices of 32 bits and of 64 bits. Only
+-- arrays too large for a test machine would select 64 bits, so that source is launched here.
 
 local devices = require "spec.support.devices_agree"
 local folder = require "spec.support.folder"

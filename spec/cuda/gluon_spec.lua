@@ -1,5 +1,5 @@
 -- Blocks and Trainers on GPUs, on the stand-in for CUDA: several devices, the store "nccl"; loaders
--- where a GPU is the context.
+-- when a GPU is the context.
 
 local stand_in = require "spec.support.stand_in"
 

@@ -1,6 +1,6 @@
--- The next batch travels while the step before it runs: on the stand-in, whose streams run late and
--- mixed by chance, copies to the device come before kernels that were given earlier, and values are
--- those of the CPU. It is the order of events that tells, not time.
+-- The next batch is copied while the step before it runs: on the stand-in, whose streams run late
+-- and in random order, copies to the device precede kernels that were launched earlier, and values
+-- are the CPU's. The test looks at the order of events, not at time.
 
 local stand_in = require "spec.support.stand_in"
 

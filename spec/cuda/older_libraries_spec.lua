@@ -1,6 +1,6 @@
--- Libraries of CUDA that lack a function, as older ones do: each one in turn, on copies of the
--- stand-in's in which it has another name. The driver, NVRTC and NCCL are then refused by its name;
--- what cublasLt, cuDNN and cuSOLVER would do is done on the host.
+-- CUDA libraries that lack a function, as older versions do: each function in turn, on copies of
+-- the stand-in's libraries in which it is renamed. The driver, NVRTC and NCCL are then refused with
+-- the function's name; the work of cublasLt, cuDNN and cuSOLVER is done on the host.
 
 local folder = require "spec.support.folder"
 local lfs = require "lfs"

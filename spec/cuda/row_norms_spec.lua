@@ -1,6 +1,6 @@
--- Normalisation and softmax of rows on a GPU beside the CPU's, on the stand-in whose checker
--- watches every access: rows of every length that a team holds in registers, or walks; means far
--- from 0; one launch forward, and backward one, or two for the gains of many rows.
+-- Normalisation and softmax of rows on a GPU compared with the CPU, on the stand-in whose checker
+-- watches every access: rows of every length that a team holds in registers, and longer ones; means
+-- far from 0; one launch forward, and one backward, or two for the gains of many rows.
 
 local devices = require "spec.support.devices_agree"
 

@@ -1,5 +1,5 @@
--- Networks that train on a GPU as on the CPU, on the stand-in: the same weights, the same batches,
--- losses within 1e-5. Nothing of them runs on the host, and a step is one launch per segment.
+-- Networks that train on a GPU as on the CPU, on the stand-in: with the same weights and batches,
+-- losses agree within 1e-5. Nothing runs on the host, and a step is one launch per segment.
 
 local stand_in = require "spec.support.stand_in"
 

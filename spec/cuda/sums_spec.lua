@@ -1,5 +1,5 @@
--- Sums that kernels for GPUs do after their own work (POST_ADD of native/kernel/epilogue.h): of a
--- residual connection after FullyConnected, of gradients after LayerNorm's; beside the CPU's.
+-- Sums that GPU kernels compute after their main work (POST_ADD of native/kernel/epilogue.h): of a
+-- residual connection after FullyConnected, of gradients after LayerNorm's; compared with the CPU.
 
 local devices = require "spec.support.devices_agree"
 local stand_in = require "spec.support.stand_in"

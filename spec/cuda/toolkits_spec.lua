@@ -1,4 +1,4 @@
--- Which libraries are taken where there are several, and what is compiled for architectures that
+-- Which libraries are chosen if there are several, and what is compiled for architectures that
 -- NVRTC does not know: toolkits 12 and 13, on the stand-in.
 
 local folder = require "spec.support.folder"

@@ -1,5 +1,5 @@
--- Requests of gradients: names that no argument has are refused alike wherever a request can be
--- given, and arguments whose gradients are one value each have their own.
+-- Gradient requests: names that match no argument are refused wherever a request can be given, and
+-- arguments whose gradients are the same value each get a separate array.
 
 local ty = require "tycho"
 

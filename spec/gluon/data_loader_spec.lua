@@ -1,4 +1,4 @@
--- gluon.data.DataLoader: batches, threads, what is left over.
+-- gluon.data.DataLoader: batches, threads, the last incomplete batch.
 
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"

@@ -1,4 +1,5 @@
--- What fit can do besides: gradients limited or gathered, early stopping, a budget of memory.
+-- Further features of fit: clipped and accumulated gradients, early stopping, a memory budget,
+-- resuming from checkpoints, errors while writing them.
 
 local ty = require "tycho"
 

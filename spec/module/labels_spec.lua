@@ -1,5 +1,5 @@
 -- Labels: those of later batches count after batches without any, each goes with its own output,
--- and what is missing or of another size is named.
+-- and errors name the one that is missing or of another size.
 
 local ty = require "tycho"
 

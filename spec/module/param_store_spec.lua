@@ -1,5 +1,5 @@
--- Where a module's parameters are (module_values.lua): copies only for those who ask, the
--- values the same in any case.
+-- Where a module keeps its parameters (runtime/lua/tycho/module/param_store.lua): values are copied
+-- only for callers that ask for them, and they are the same either way.
 
 local ty = require "tycho"
 

@@ -1,5 +1,5 @@
--- Files of our own that were damaged: one bit is another, or the end is missing. Arrays that come
--- out all the same have the shapes and types that went in.
+-- Damaged files in Tycho's formats: one bit is flipped, or the end is missing. Arrays that are read
+-- nevertheless have the shapes and types that were written.
 
 local array_files = require "tycho.ndarray.files"
 local device = require "spec.support.device"

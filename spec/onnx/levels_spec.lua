@@ -1,5 +1,5 @@
 -- Quantized ONNX networks on the kernels of 8-bit integers: which steps they become, and their
--- numbers beside the formulas in float64.
+-- numbers compared with the formulas in float64.
 local device = require "spec.support.device"
 local files = require "spec.support.onnx_files"
 local folder = require "spec.support.folder"

@@ -1,5 +1,5 @@
--- adamw_update and its kin (runtime/lua/tycho/op/updates.lua): the operators with an underscore,
--- called with a number for the scale and with lists.
+-- adamw_update and related updates (runtime/lua/tycho/op/updates.lua): wrappers of the operators
+-- with an underscore, called with a number for the scale and with lists.
 local ty = require "tycho"
 local trials = require "spec.support.trials"
 require "spec.helper"

@@ -1,6 +1,6 @@
--- Every line of two tables of cases: an output that alone is read is what it is beside the others,
--- and a gradient that alone is asked for, or that comes by way of one output alone, is, too.
--- Kernels get NULL for what is not read.
+-- Every line of two tables of cases: an output that is the only one read equals what it is among
+-- all outputs; so does a gradient that is the only one requested, or that flows from one output
+-- only. Kernels get NULL for what is not read.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local trials = require "spec.support.trials"

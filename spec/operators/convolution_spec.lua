@@ -1,6 +1,6 @@
--- Kernels of Convolution against the same in float64, element by element: within 1e-6 of the mean
--- sum of absolute products, and 1.5e-6 of the element's own (at a padded corner it has fewer).
--- Winograd's tiles must keep that too.
+-- Kernels of Convolution compared with float64, element by element: the error is within 1e-6 of the
+-- mean sum of absolute products, and 1.5e-6 of the element's own sum (smaller at a padded corner).
+-- Winograd's tiles must meet both bounds.
 local device = require "spec.support.device"
 local ty = require "tycho"
 local sym = ty.sym

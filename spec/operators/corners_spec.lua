@@ -1,5 +1,5 @@
--- Rare sides of operators: ranges of no width, numbers that a type cannot hold, rows so wide or
--- indices so many that work is cut otherwise, types that few use.
+-- Rare cases of operators: ranges of no width, numbers that a type cannot hold, rows so wide or
+-- indices so numerous that work is split differently, rarely used types.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 require "spec.helper"

@@ -1,6 +1,6 @@
--- Random calls of all operators: a result or an error object, never a crash. In a process of its
--- own, which may not take more than a gigabyte. TYCHO_FUZZ=100000 makes so many calls,
--- TYCHO_FUZZ_SEED another choice.
+-- Random calls of all operators: a result or an error object, never a crash. They run in a separate
+-- process, with TYCHO_MEM_LIMIT at 1 GB. TYCHO_FUZZ is the number of calls (3000 by default),
+-- TYCHO_FUZZ_SEED the seed of their choice (1).
 local shell = require "spec.support.shell"
 require "spec.helper"
 

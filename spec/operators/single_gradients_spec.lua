@@ -1,7 +1,7 @@
--- Every line of the tables of cases that has gradients, for each input alone: its gradient is the
--- one that it has beside all others, written and added, without a change of the arrays of those
--- that were not asked for. One output alone is what it is beside all others too, and gives the
--- gradients that heads of zeros for the others give.
+-- Every line of the tables of cases that has gradients, for each input alone: its gradient, written
+-- or added, is the one computed together with all others, and arrays of gradients that were not
+-- requested do not change. One output alone equals what it is among all outputs, and gives the
+-- gradients that zero head gradients for the other outputs give.
 local ty = require "tycho"
 local attrs = require "tycho.core.attrs"
 local arrays = require "spec.support.arrays"

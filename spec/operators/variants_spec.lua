@@ -1,7 +1,7 @@
--- Every line of spec/operators/cases.lua in ways that must not change what it computes:
--- inside a network whose programs are fused, plain (a monitor watches) or recompute; in an
--- executor of its own and in one that shares its memory, and without any plan, from arrays;
--- and in other types than float64.
+-- Every line of spec/operators/cases.lua in ways that must not change what it computes: inside a
+-- network whose programs are fused, plain (a monitor watches) or recompute; in a separate executor
+-- and in one that shares its memory; without any plan, from arrays; and in other types than
+-- float64.
 local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"

@@ -1,4 +1,4 @@
--- The rate with which a schedule begins: its own or the optimizer's.
+-- The rate at which a schedule begins: its own base rate or the optimizer's.
 
 local ty = require "tycho"
 

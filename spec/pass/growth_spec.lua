@@ -1,6 +1,6 @@
--- What four times as many nodes cost. Quadratic work would make it sixteen times; CPU time of the
--- best of several attempts is compared, so that a busy machine changes little. A sanitizer counts
--- its own work on memory in, so it proves nothing there.
+-- The cost of four times as many nodes: quadratic work would make it sixteen times. The best CPU
+-- time of several attempts is compared, so that a busy machine changes little. A sanitizer adds its
+-- own work on memory, so the test proves nothing under one.
 
 local device = require "spec.support.device"
 local ty = require "tycho"

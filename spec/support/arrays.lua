@@ -8,7 +8,7 @@ local ty = require "tycho"
 local C, check = native.C, native.check
 local arrays = {}
 
---- Returns all elements as they are printed, with blanks between.
+--- Returns all elements as text, separated by blanks.
 function arrays.text(x)
   return table.concat(x:reshape{ -1 }:totable(), " ")
 end
@@ -38,8 +38,8 @@ end
 
 local DECODE = { float16 = half, bfloat16 = brain }
 
--- Returns the array's elements in C memory, their number and their bytes; the buffer is the
--- caller's.
+-- Returns the array's elements in C memory, their number and their bytes; the caller must keep the
+-- buffer referenced.
 local function raw(x)
   local n = 1
   for _, d in ipairs(x.shape) do
@@ -59,8 +59,7 @@ function arrays.bytes(x)
   return ffi.string(buffer, bytes)
 end
 
---- Returns the elements as C doubles (floats for float32), and their number. The index counts from
--- 0.
+--- Returns the elements as C doubles (floats for float32), and their number. Indices count from 0.
 function arrays.numbers(x)
   local buffer, n = raw(x)
   local decode = DECODE[x.dtype]
@@ -123,8 +122,8 @@ local function place(i, shape)
   return arrays.shape_text(at)
 end
 
--- Returns the worst of n elements as text, nil if all are close. A value that is wrong in kind
--- (NaN, infinity) is worse than any other.
+-- Returns the worst of n elements as text; nil if all are close. A value of another kind (NaN,
+-- infinity) is worse than any other.
 local function worst(got, want, n, shape, atol, rtol)
   local at, most, wrong = nil, -1, 0
   for i = 0, n - 1 do
@@ -145,7 +144,7 @@ local function worst(got, want, n, shape, atol, rtol)
     atol + rtol * math.abs(tonumber(want[at])))
 end
 
---- Returns a list of the array's numbers, with its shape.
+--- Returns a flat list of the array's numbers, and its shape.
 function arrays.list(x)
   x = x:astype("float64")
   local p, t = x:data(), {shape = x.shape}
@@ -153,8 +152,8 @@ function arrays.list(x)
   return t
 end
 
---- Returns an array of numbers from -1 to 1, the same in every run, and a pointer to them. They are
--- written at once, since each number of an array on a GPU is a copy of its own.
+--- Returns an array of numbers from -1 to 1, equal in every run, and a pointer to them. They are
+-- written at once, since a separate write to an array on a GPU is a separate copy.
 function arrays.noise(shape, seed, dtype)
   local list, n, size = {}, seed or 1, 1
   for _, d in ipairs(shape) do
@@ -168,8 +167,8 @@ function arrays.noise(shape, seed, dtype)
   return x, x:data()
 end
 
---- Returns how two arrays, nested tables or numbers differ; nil if they agree.
--- @param got, want what is compared
+--- Returns the difference of two arrays, nested tables or numbers as text; nil if they agree.
+-- @param got, want the values to compare
 -- @number atol, rtol |got - want| <= atol + rtol * |want|
 function arrays.difference(got, want, atol, rtol)
   if type(got) ~= "table" and type(want) ~= "table" then
@@ -195,7 +194,7 @@ function arrays.difference(got, want, atol, rtol)
   return worst(g, w, #w + (w[0] ~= nil and 1 or 0), is_array(want) and ws or gs, atol, rtol)
 end
 
---- Returns how an array differs from a recorded one, in shape, dtype or values; nil if they agree.
+--- Returns how an array differs from a recorded one in shape, dtype or values; nil if they agree.
 function arrays.mismatch(got, want, rtol, atol)
   if not is_array(got) then
     return "got no array but " .. tostring(got)
@@ -225,7 +224,7 @@ local function fill_constants()
     end
     if prime then
       local root = candidate ^ (1 / 3)
-      -- one Newton step: exact to the last bit
+      -- one Newton step gives the last bit
       root = root - (root ^ 3 - candidate) / (3 * root ^ 2)
       ROUND[found] = bit.tobit(math.floor(root % 1 * 2 ^ 32))
       if found < 8 then

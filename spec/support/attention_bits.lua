@@ -1,5 +1,5 @@
--- Prints checksums of contrib.attention and its gradient, with dropout, under one seed:
--- spec/operators/attention_spec.lua compares runs with different threads.
+-- Prints checksums of contrib.attention and its gradient, with dropout, under one seed;
+-- spec/operators/attention_spec.lua compares runs with different numbers of threads.
 package.path = "./?.lua;" .. package.path
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"

@@ -1,5 +1,5 @@
--- Images whose objects are rectangles of a colour each, so that the pixels tell where the boxes
--- should be.
+-- Images whose objects are rectangles of one colour each, so that the pixels show the correct
+-- boxes.
 
 local assert = require "luassert"
 local ffi = require "ffi"
@@ -9,7 +9,7 @@ local boxes = {}
 
 local COLOURS = { [0] = { 255, 0, 0 }, { 0, 255, 0 }, { 0, 0, 255 } }
 
--- Returns a black image with objects {class, left, top, right, bottom}, in shares of it.
+-- Returns a black image with objects {class, left, top, right, bottom}, as fractions of its size.
 function boxes.picture(height, width, objects)
   local bytes = ffi.new("uint8_t[?]", height * width * 3)
   for _, row in ipairs(objects) do
@@ -24,7 +24,8 @@ function boxes.picture(height, width, objects)
   return ty.nd.from_pointer(bytes, { height, width, 3 }, { owner = bytes, dtype = "uint8" }):copy()
 end
 
--- Returns where a class's pixels are, in shares: left, top, right, bottom; nil if there are none.
+-- Returns the box of a class's pixels as fractions: left, top, right, bottom; nil if there are
+-- none.
 function boxes.seen_box(rows, class)
   local left, top, right, bottom = math.huge, math.huge, -1, -1
   for y, row in ipairs(rows) do
@@ -42,8 +43,8 @@ function boxes.seen_box(rows, class)
   return right > 0 and { left / #rows[1], top / #rows, right / #rows[1], bottom / #rows } or nil
 end
 
--- Asserts that each box surrounds the pixels of its class, to one pixel of an image of this size
--- (by default its own).
+-- Asserts that each box surrounds the pixels of its class, with a tolerance of one pixel of an
+-- image of this size (by default its own).
 function boxes.check(x, label, size)
   local rows = x:totable()
   local near = 1.6 / (size or math.min(#rows, #rows[1]))

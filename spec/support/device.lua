@@ -1,7 +1,7 @@
--- The device that specs run on: TYCHO_TEST_DEVICE="gpu(0)" makes it the one where arrays and
--- executors live that are given none. Specs look at elements through `x:data()`; for a GPU that is
--- a stand-in here: elements as they were when it was asked for, written through one by one.
--- `ty.cpu()` means that device, too; `ty.cpu(0)` is the CPU.
+-- The device that specs run on: TYCHO_TEST_DEVICE="gpu(0)" makes it the default device of arrays
+-- and executors. Specs read elements through `x:data()`; for a GPU it is replaced here: it returns
+-- the elements at the time of the call, and assignments are written through one by one. `ty.cpu()`
+-- means that device too; `ty.cpu(0)` is the CPU.
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -34,7 +34,7 @@ local function mirror(x)
   })
 end
 
---- Enters the device that specs run on, once per state of Lua.
+--- Enters the device that specs run on, once per Lua state.
 function device.enter()
   if not device.name or ty.current_context() == ty.Context(device.name) then
     return
@@ -51,14 +51,14 @@ function device.enter()
   end
 end
 
---- Enters cpu(0): for `setup` of specs that are about the CPU's kernels.
+--- Enters cpu(0), in `setup` of specs about the CPU's kernels.
 function device.leave()
   if device.name then
     device.left = ty.cpu(0):enter()
   end
 end
 
---- Leaves cpu(0) again: for `teardown`.
+--- Leaves cpu(0), in `teardown`.
 function device.come_back()
   if device.left then
     device.left:exit()
@@ -66,7 +66,8 @@ function device.come_back()
   end
 end
 
---- Returns arrays by name on a device: files are read to the CPU. An array that is there is itself.
+--- Returns arrays by name on a device, since files are read to the CPU. An array that is on it is
+-- not copied.
 function device.placed(arrays, context)
   local placed = {}
   for name, x in pairs(arrays or {}) do
@@ -75,12 +76,12 @@ function device.placed(arrays, context)
   return placed
 end
 
---- Returns the device that a recorded case means by a kind and a number.
+--- Returns the device that a recorded case names by kind and number.
 function device.of(kind, id)
   return kind == "cpu" and id == 0 and ty.cpu() or ty[kind](id)
 end
 
---- Returns the kind and the number that `device.of` takes for a context.
+--- Returns the kind and the number of a context, the inverse of `device.of`.
 function device.pair(context)
   if context == ty.cpu() then
     return { "cpu", 0 }

@@ -1,5 +1,5 @@
--- Scripts that compute the same on the CPU and on the stand-in for a GPU, whose checker watches
--- every access.
+-- Runs scripts that compute the same on the CPU and on the stand-in for a GPU, whose checker
+-- observes every access.
 
 local assert = require "luassert"
 local stand_in = require "spec.support.stand_in"

@@ -1,5 +1,5 @@
--- Prints a checksum of what every sampler draws under one seed: spec/operators/sampler_spec.lua
--- compares runs with different threads.
+-- Prints a checksum of the numbers that every sampler draws under one seed;
+-- spec/operators/sampler_spec.lua compares runs with different numbers of threads.
 package.path = "./?.lua;" .. package.path
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"

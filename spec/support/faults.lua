@@ -1,6 +1,6 @@
--- Recorded results that are faults of the reference: what it gave, and why the engine gives
--- something else. Keyed by topic, case and step (from 0); the step is not compared. Each
--- shows as a skip with its reason.
+-- Recorded results that are faults of the reference: its result, and why the engine's differs.
+-- Keyed by topic, case and step (from 0); such a step is not compared. Each is shown as skipped,
+-- with its reason.
 
 local faults = {
   executor = {
@@ -46,12 +46,12 @@ local faults = {
   },
 }
 
---- Returns the reason why a step is not compared, or nil.
+--- Returns the reason why a step is not compared; nil if it is compared.
 function faults.of(topic, case, step)
   return faults[topic] and faults[topic][case] and faults[topic][case][step]
 end
 
---- Calls f(name, reason) for each of them.
+--- Calls f(name, reason) for each fault.
 function faults.each(f)
   for topic, cases in pairs(faults) do
     for case, steps in pairs(type(cases) == "table" and cases or {}) do

@@ -1,6 +1,6 @@
--- Weights by formula (networks/README.md of the recorded cases): every value follows
--- from a name and an element number. All in integers below 2^53, so doubles are exact;
--- float32 results are rounded once.
+-- Weights by formula (networks/README.md in the folder of the recorded cases): every value follows
+-- from a name and an element number. All computations use integers below 2^53, so doubles are
+-- exact; float32 results are rounded once.
 
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
@@ -55,7 +55,7 @@ end
 
 local KINDS = { uniform = put_uniform, integer = put_integer, values = put_values }
 
---- Returns n floats (C memory) of a variable.
+--- Returns n floats (C memory) for a variable.
 function filler.floats(name, n, fill)
   local out = ffi.new("float[?]", math.max(n, 1))
   KINDS[fill.kind](out, n, filler.hash(fill.key or name), fill)

@@ -1,4 +1,4 @@
--- Files for specs: folders that are removed afterwards, whole files.
+-- Files for specs: temporary folders, reading and writing of whole files.
 
 local lfs = require "lfs"
 

@@ -1,8 +1,8 @@
 -- A file of each format that the library reads: { name =, size =, write = function(path, n), read =
--- function(path) }. `n`: of what the file consists of, `size`: so many for a file of some hundred
--- kilobytes. `small`: those of a file of some hundred bytes. `large`: bytes of a large file, where
--- one takes long to make. `read` returns the shapes of what it read as text. What a file needs
--- beside it is called as it with an ending.
+-- function(path) }. `n` is the number of units in the file, `size` the number for a file of some
+-- hundred kilobytes, `small` that for some hundred bytes. `large`: bytes of a large file, if making
+-- one takes long. `read` returns the shapes of the contents as text. Further files have the same
+-- path with an ending.
 
 local bit = require "bit"
 local folder = require "spec.support.folder"
@@ -44,7 +44,8 @@ local function list_shapes(arrays)
   return table.concat(texts, " ")
 end
 
--- Returns the text of a chain as symbols write it (except for the breaks in long lists of numbers).
+-- Returns the text of a chain in the form in which symbols are written (except for line breaks in
+-- long lists).
 local function network(n)
   local node = '    {\n      "op": "%s", \n      "name": "%s", \n      "inputs": [%s]\n    }'
   local nodes, starts = { node:format("null", "data", "") }, { 0, 1 }
@@ -71,7 +72,7 @@ local function arrays(ending)
     read = function(path) return list_shapes(ty.nd.load(path)) end }
 end
 
--- Returns n tensors of 3 floats of PyTorch; in an archive each has a storage, in the older form all
+-- Returns n PyTorch tensors of 3 floats; in an archive each has a storage, in the older form all
 -- share one.
 local function torch_entries(n)
   local list = {}
@@ -112,7 +113,7 @@ local function torch7_file(n)
   return list
 end
 
--- Returns the shapes of a file of Torch7 as text. A damaged file may hold anything.
+-- Returns the shapes in a file of Torch7 as text. A damaged file may contain anything.
 local function torch7_shapes(path)
   local texts, object = {}, ty.torch7.load(path)
   for i, module in ipairs(type(object) == "table" and object or {}) do
@@ -123,14 +124,14 @@ local function torch7_shapes(path)
   return table.concat(texts, " ")
 end
 
--- Returns a format of arrays that is read as others are, of bytes that `make` returns.
+-- Returns a format of arrays with the usual reader, for the bytes that `make` returns.
 local function read_as_arrays(name, make)
   return { name = name, size = 2000, small = 2,
     write = function(path, n) folder.write(path, make(n)) end,
     read = function(path) return list_shapes(ty.nd.load(path)) end }
 end
 
--- Returns a number as 4 bytes, big-endian, as idx files have it.
+-- Returns a number as 4 bytes, big-endian, as in idx files.
 local function word(n)
   return string.char(bit.rshift(n, 24), bit.band(bit.rshift(n, 16), 255),
     bit.band(bit.rshift(n, 8), 255), bit.band(n, 255))
@@ -229,7 +230,7 @@ local formats = {
     read = function(path) updater_with(0):set_states(folder.read(path)) end },
 }
 
---- Returns the format of this name.
+--- Returns the format with this name.
 function formats.called(name)
   for _, format in ipairs(formats) do
     if format.name == name then return format end

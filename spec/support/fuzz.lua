@@ -4,15 +4,16 @@
 --   tycho spec/support/fuzz.lua CALLS [SEED [FIRST [TRACE]]]  calls FIRST .. FIRST + CALLS - 1 of a
 --                                                             seed
 --
--- A call depends on its seed and number alone, so that FIRST repeats one that went wrong; it is
--- written to the file TRACE before it is made, where the last one is found after a crash. Ends with
--- one line of counts; status 1 if there is a failure: an error that is no error object.
+-- A call depends only on its seed and number, so FIRST repeats a call that went wrong. Calls are
+-- written to the file TRACE before they are made; after a crash the last one is found there. The
+-- output ends with one line of counts; the status is 1 after a failure: an error that is not an
+-- error object.
 
 package.path = "./?.lua;" .. package.path
 local ty = require "tycho"
 local is_array = require("tycho.ndarray.class").is_array
 
--- calls that are right: lines of the tables of cases
+-- correct calls: lines of the tables of cases
 local cases = {}
 for _, name in ipairs{ "spec.operators.cases", "spec.operators.cases_values" } do
   for _, line in ipairs(require(name)) do
@@ -38,12 +39,12 @@ local function whole(a, b) return a + step() % (b - a + 1) end
 local function chance(p) return step() / 2147483647 < p end
 local function one(list) return list[whole(1, #list)] end
 
--- Returns a random integer as the table of cases wants it: r(a, b); r() is a number from 0 to 1.
+-- Returns a random integer for the table of cases: r(a, b); r() is a number from 0 to 1.
 local function r(a, b) return a and whole(a, b) or step() / 2147483647 end
 
 -- -- attributes -----------------------------------------------------------------------------------
 
--- Sizes between those that are small and those that nothing can hold would only take time.
+-- Extreme sizes. Sizes between small ones and these would only take time.
 local FAR = { 2 ^ 31, 2 ^ 31 - 1, -2 ^ 31, 2 ^ 40, -2 ^ 40, 2 ^ 62, -2 ^ 63, 2 ^ 63, 65537 }
 local JUNK = { "", "x", "()", "None", "1.5", "nan", "-", "(1,", "[1, 2, 3]", "1e999", "True",
   "(None, 2)", "0x10", "99999999999999999999" }
@@ -126,7 +127,8 @@ end
 
 local ODD = { 0, -1, 1e9, -1e9, 1e30, -1e30, 1 / 0, -1 / 0, 0 / 0, 2 ^ 31, -2 ^ 31, 255, 1e-40 }
 
--- Fills x with small numbers; sometimes whole ones, as indices are; sometimes odd ones among them.
+-- Fills x with small numbers, sometimes with whole ones, like indices, sometimes with special ones
+-- among them.
 local function fill(x)
   local values, n = {}, x.size
   local indices, odd = chance(0.5), chance(0.3) and 0.2 or 0
@@ -173,8 +175,8 @@ local function wait(outputs)
   end
 end
 
--- Returns the names of an operator's inputs, or, if it takes any number of them, nil and the
--- parameter that counts them.
+-- Returns the names of an operator's inputs; nil and the parameter that counts them if it takes any
+-- number of inputs.
 local function ports(info)
   local names = {}
   for _, port in ipairs(info.inputs) do
@@ -212,7 +214,7 @@ local function run(exe)
   wait(exe.grad_arrays)
 end
 
--- Runs a graph of one node, given the shape of some inputs: the others follow.
+-- Runs a graph of one node; the shapes of some inputs are given, the others are inferred.
 local function call_symbol(i, info)
   local names, counter = ports(info)
   local options, s, kind, shapes, types = attributes(info), shape(), dtype(), {}, {}
@@ -237,8 +239,8 @@ local function call_symbol(i, info)
   run(symbol:simple_bind(spec))
 end
 
--- Returns another value of a parameter; whole numbers are often far off, alone or in a list that is
--- otherwise unchanged.
+-- Returns another value of a parameter; whole numbers are often extreme, alone or in an otherwise
+-- unchanged list.
 local function changed(p, was)
   local kind = p.type
   if kind:find("^int") and chance(0.5) then return one(FAR) end
@@ -251,7 +253,7 @@ local function changed(p, was)
   return value(kind)
 end
 
--- Makes a correct call from the table of cases, with something changed.
+-- Makes a correct call from the table of cases with one change.
 local function call_case(i)
   local case = one(cases)
   local shapes, params, _, _, fixed = case[2](r)

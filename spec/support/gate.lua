@@ -1,5 +1,5 @@
---- Sums over ranks that are held up: a gate is a sum of a group of its own that one of its two
--- ranks has asked for, and the other one has not yet.
+--- Sums over ranks that are delayed: a gate is a sum in a separate group, which one of its two
+-- ranks has requested and the other one has not.
 
 local comm = require "tycho.kvstore.comm"
 local ffi = require "ffi"
@@ -19,7 +19,7 @@ function gate.close(x)
   end
 end
 
---- Sets an alarm before a test: a test that hangs ends the process, since a gate would stay closed.
+--- Sets an alarm before a test, which ends the process if the test hangs: a gate would stay closed.
 function gate.watch()
   ffi.C.alarm(300)
 end

@@ -1,4 +1,4 @@
--- Writes GGUF files, for specs: gguf.bytes{ {key, type, value}, tensors = { {name, shape, type,
+-- Writes GGUF files for specs: gguf.bytes{ {key, type, value}, tensors = { {name, shape, type,
 -- bytes}, ... } }. Types are numbers of the format; values of metadata are written by `value`.
 
 local ffi = require "ffi"

@@ -1,11 +1,11 @@
--- Helpers for specs of layers: inputs by formula, values with arrays and traced, gradients.
+-- Helpers for specs of layers: inputs by formula, comparison of arrays and traces, gradients.
 
 local ty = require "tycho"
 
 local gluon = {}
 
 
---- Returns an array of numbers between -1 and 1 that look random and are the same each time.
+--- Returns an array of pseudo-random numbers between -1 and 1 that are equal in every run.
 -- @tparam {int,...} shape
 -- @string[opt="float64"] dtype
 -- @number[opt=1] seed
@@ -49,8 +49,8 @@ local function difference(a, b)
 end
 
 
---- Checks a layer: values are the same with arrays and traced, in training mode and outside it, and
--- the gradients of inputs are those of differences.
+--- Checks a layer: values are equal on arrays and traced, in training mode and outside it, and the
+-- gradients of inputs agree with numeric ones.
 -- @param assert
 -- @param block
 -- @tparam {NDArray,...} xs inputs, float64

@@ -1,9 +1,9 @@
--- Trains a small network with a gluon Trainer, as one of several ranks or as one process with as
--- many contexts, and prints its parameters:
+-- Trains a small network with a gluon Trainer, as one of several ranks or as one process with the
+-- same number of contexts, and prints its parameters:
 --
 --     tycho spec/support/gluon_ranks.lua OPTIMIZER MODE [one N]
 --
--- MODE: store (it updates), halves (allreduce_grads and update).
+-- MODE: store (the store updates) or halves (allreduce_grads, then update).
 
 local ty = require "tycho"
 local blocks = require "spec.support.blocks"
@@ -16,7 +16,7 @@ local BATCH, STEPS = 4, 5
 local kv = not alone and ty.kv.create("dist_sync") or nil
 local ranks = kv and kv.num_workers or count
 
--- One device each, or all in this process.
+-- One device for each rank, or all in this process.
 local ctx = {}
 for i = 1, alone and ranks or 1 do
   ctx[i] = kv and kv._home or ty.cpu(i - 1)

@@ -6,7 +6,7 @@ local images = {}
 
 local folder
 
---- Makes the folder; for setup().
+--- Makes the folder; call it in setup().
 function images.make_folder()
   folder = os.tmpname()
   os.remove(folder)
@@ -15,7 +15,7 @@ end
 
 function images.remove_folder() os.execute("rm -r " .. folder) end
 
---- Returns the path of a file in the folder; that of the folder itself without a name.
+--- Returns the path of a file in the folder; without a name that of the folder.
 function images.path(name) return name and folder .. "/" .. name or folder end
 
 function images.write(name, text)
@@ -25,7 +25,7 @@ function images.write(name, text)
   return images.path(name)
 end
 
---- Returns a smooth picture with all levels.
+--- Returns a smooth picture with all brightness levels.
 function images.picture(h, w, c, seed)
   local rows = {}
   for y = 1, h do
@@ -52,10 +52,10 @@ function images.same(x, y)
   assert(images.largest(x, y) == 0)
 end
 
---- Asserts that an iterator refuses each value of an option, given besides those of each call,
--- before it looks for a file.
+--- Asserts that an iterator refuses each value of an option, given in addition to the other
+-- options, before it looks for a file.
 -- @tparam function iterator
--- @tparam table given options of each call
+-- @tparam table given options that all calls have
 -- @tparam table values lists by option
 function images.check_ranges(iterator, given, values)
   for name, list in pairs(values) do

@@ -1,4 +1,4 @@
--- The nodes of a symbol as calls on arrays, one after another.
+-- Computes a symbol by calls on arrays, node after node.
 
 local is_array = require("tycho.ndarray.class").is_array
 local ty = require "tycho"
@@ -13,7 +13,7 @@ local function make_options(node, inputs)
   return options
 end
 
--- Returns the outputs of a node as a list, computed at most once.
+-- Returns the outputs of a node as a list; each node is computed at most once.
 local function compute_outputs(node, values, made)
   if made[node] then
     return made[node]

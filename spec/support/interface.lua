@@ -1,5 +1,5 @@
--- The C interface as programs in C use it: graphs and executors made by hand, and what a call that
--- fails says.
+-- The C interface in the form in which C programs use it: graphs and executors made by hand, and
+-- the errors of calls.
 
 local assert = require "luassert"
 local ffi = require "ffi"
@@ -31,8 +31,8 @@ function interface.takes(name, ...)
   end
 end
 
---- Returns a handle that a function of the form f(..., out) makes; it is freed with the last
--- reference.
+--- Returns a handle from a function of the form f(..., out); it is freed with the last reference to
+-- it.
 function interface.make(kind, name, ...)
   local out = ffi.new(kind .. " *[1]")
   local n = select("#", ...)

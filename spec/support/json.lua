@@ -1,5 +1,5 @@
--- JSON text of decoded JSON. lua-cjson writes an empty list as {}; here the key
--- decides, as the graph files have it.
+-- Encodes JSON. lua-cjson writes an empty list as {}; here the key determines whether it is a list,
+-- as in graph files.
 
 local cjson = require "cjson"
 

@@ -1,5 +1,5 @@
--- What recorded steps of modules describe, made: contexts, arrays, batches, iterators, metrics,
--- initializers, optimizers, loggers, folders.
+-- Makes the objects that recorded steps of modules describe: contexts, arrays, batches, iterators,
+-- metrics, initializers, optimizers, loggers, folders.
 
 local ffi = require "ffi"
 local lfs = require "lfs"
@@ -20,8 +20,8 @@ function modules.contexts(list)
   return list and result
 end
 
--- Returns group -> context or contexts from group -> [type, id] or a list of these; from a list of
--- such tables a list.
+-- Returns group -> context or list of contexts, from group -> [type, id] or a list of these; for a
+-- list of such tables a list.
 function modules.groups(spec)
   local result = {}
   for group, place in pairs(spec or {}) do
@@ -36,7 +36,7 @@ function modules.groups(spec)
   return spec and result
 end
 
---- Returns names; JSON's null means none.
+--- Returns names; nil for JSON's null.
 function modules.names(list)
   if list == vectors.null then
     return ty.null
@@ -70,7 +70,7 @@ function modules.batch(world, step)
   }
 end
 
---- Returns an iterator over arrays without shuffling, or over sentences.
+--- Returns an iterator over arrays, without shuffling, or over sentences.
 function modules.iterator(world, spec)
   if spec.sentences then
     return modules.sentences(spec)
@@ -108,7 +108,7 @@ function modules.optimizer_params(spec)
   return spec and params
 end
 
---- Returns a logger that keeps what a training logs in `rows`: {train|validation, epoch, name,
+--- Returns a logger that collects the log of a training in `rows`: {train|validation, epoch, name,
 -- value}.
 function modules.logger()
   local log = { rows = {} }
@@ -122,7 +122,7 @@ function modules.logger()
   return log
 end
 
--- Runs f while TYCHO_UPDATE_ON_KVSTORE is 0 if the step says so.
+-- Runs f with TYCHO_UPDATE_ON_KVSTORE=0 if the step has this setting.
 function modules.with_setting(step, f)
   if step.update_on_kvstore ~= false then
     return f()
@@ -135,7 +135,7 @@ function modules.with_setting(step, f)
   end
 end
 
---- Returns the path of the case's own folder, which is made when it is first needed.
+--- Returns the path of the case's folder, which is made on first use.
 function modules.folder(world)
   if not world.folder then
     world.folder = os.tmpname()

@@ -1,5 +1,5 @@
--- What the recorded steps of modules and buckets have in common: actions on `world.objects`;
--- module_objects.lua makes what they describe.
+-- Actions of the recorded steps of modules and buckets on `world.objects`; module_objects.lua makes
+-- the objects that they describe.
 
 local attrs = require "tycho.core.attrs"
 local modules = require "spec.support.module_objects"
@@ -12,7 +12,7 @@ modules.actions = actions
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Returns name -> arrays of the devices, JSON's null for none.
+-- Returns name -> arrays of the devices, or JSON's null for nil.
 local function per_device(names, lists)
   local result = {}
   for k, name in ipairs(names) do
@@ -132,8 +132,8 @@ function actions.init_params(world, step)
   }
 end
 
--- Sets parameters. Without allow_missing the reference ignores names that it does not know; here
--- they are refused unless allowed.
+-- Sets parameters. Without allow_missing the reference ignores unknown names; the engine refuses
+-- them unless they are allowed.
 function actions.set_params(world, step)
   of(world, step):set_params(modules.arrays(world, step.arg) or {},
     modules.arrays(world, step.aux) or {}, {
@@ -193,7 +193,7 @@ function actions.set_states(world, step)
   of(world, step):set_states{ value = step.value }
 end
 
---- Returns the metric of a name, made when it is first used.
+--- Returns the metric with a name, which is made on first use.
 function modules.named_metric(world, step)
   world.metrics = world.metrics or {}
   world.metrics[step.metric_name] = world.metrics[step.metric_name] or modules.metric(step.metric)
@@ -234,8 +234,8 @@ function actions.tic(world)
   world.monitor:tic()
 end
 
---- Returns the rows without those whose value the recording hides: their names are the reference's
--- own.
+--- Returns the rows without those whose value is hidden in the recording, since their names are
+-- specific to the reference.
 function modules.visible(rows, recorded)
   local hidden, list = {}, {}
   for _, row in ipairs(recorded) do
@@ -260,7 +260,8 @@ end
 
 -- Loops -------------------------------------------------------------------------------------------
 
--- Returns callbacks that record what they see; params: copies of the parameters after every epoch.
+-- Returns callbacks that record their arguments; params: copies of the parameters after every
+-- epoch.
 local function recorder()
   local events, params = {}, {}
   local function batch_event(kind)

@@ -1,4 +1,4 @@
--- Specs that start processes by mpirun: pending, with the reason, where that cannot be.
+-- Specs that start processes with mpirun; they are pending, with the reason, if that is impossible.
 
 local lfs = require "lfs"
 local shell = require "spec.support.shell"
@@ -15,9 +15,8 @@ function mpi.missing()
   return (os.getenv("SANITIZER") or "") ~= "" and "MPI under a sanitizer" or nil
 end
 
---- Returns an `it` for specs that need MPI; both arguments are the spec file's own.
--- @tparam[opt] function more called if MPI is installed: returns why there are no processes
---   nevertheless
+--- Returns an `it` for specs that need MPI; `it` and `pending` are those of the spec file.
+-- @tparam[opt] function more called if MPI is installed: returns a reason to skip nevertheless
 function mpi.it(it, pending, more)
   local why = mpi.missing() or more and more()
   return function(name, f)

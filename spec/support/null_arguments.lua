@@ -1,5 +1,6 @@
--- Calls each function of tycho.h that returns a code with nothing for every argument: null pointers
--- and zeros. Prints those that take it; a crash ends the program. Run by spec/core/abi_spec.lua.
+-- Calls each function of tycho.h that returns a code with null pointers and zeros for all
+-- arguments. Prints the functions that accept them; a crash ends the program. Run by
+-- spec/core/abi_spec.lua.
 
 local native = require "tycho.core.ffi"
 
@@ -7,7 +8,7 @@ local file = assert(io.open("native/tycho.h"))
 local text = file:read("*a"):gsub("/%*.-%*/", "")
 file:close()
 
--- What acts without an argument, or gives a number that is no code.
+-- Functions without required arguments, or whose result is not a code.
 local LEFT_OUT = { ty_comm_abort = true, ty_comm_rank = true, ty_comm_size = true,
   ty_interrupt = true, ty_interrupt_watch = true }
 

@@ -1,5 +1,5 @@
--- ONNX files for specs: networks written and read back; ONNX's checker and ONNX Runtime, where
--- Python has them (TYCHO_ONNX_PYTHON names an interpreter that does).
+-- ONNX files for specs: networks written and read back; ONNX's checker and ONNX Runtime, if a
+-- Python with both is available (TYCHO_ONNX_PYTHON names an interpreter).
 
 local lfs = require "lfs"
 local device = require "spec.support.device"
@@ -11,7 +11,7 @@ local files = {}
 
 local python
 
---- Returns a Python that has onnx and onnxruntime, or nil.
+--- Returns a Python with onnx and onnxruntime; nil if there is none.
 function files.python()
   if python == nil then
     local name = os.getenv("TYCHO_ONNX_PYTHON") or "python3"
@@ -21,8 +21,8 @@ function files.python()
   return python or nil
 end
 
---- Binds a symbol on the device that specs run on to arrays by argument and state, copies of those
--- that are on another one. Nothing is trained.
+--- Binds a symbol, for inference, to arrays by argument and state on the device that specs run on;
+-- arrays on other devices are copied.
 function files.bind(symbol, arrays, states)
   local given, ctx = {}, ty.cpu()
   for _, name in ipairs(symbol:list_arguments()) do
@@ -32,7 +32,7 @@ function files.bind(symbol, arrays, states)
     aux_states = device.placed(states, ctx), grad_req = "null" }
 end
 
---- Returns the outputs of a symbol that is bound as by `files.bind`.
+--- Returns the outputs of a symbol that is bound like in `files.bind`.
 function files.run(symbol, arrays, states)
   local exe = files.bind(symbol, arrays, states)
   exe:forward{ is_train = false }
@@ -43,7 +43,7 @@ local function flat(x)
   return x:reshape{ -1 }:totable()
 end
 
---- Returns the largest difference of two lists of arrays, over the largest number; NaN and
+--- Returns the largest difference of two lists of arrays, relative to the largest number; NaN and
 -- infinities must agree.
 function files.difference(a, b)
   assert(#a == #b, "numbers of outputs")
@@ -65,7 +65,7 @@ function files.difference(a, b)
   return worst
 end
 
---- Writes a network, reads it and compares the outputs: the relative difference. inputs: names of
+--- Writes a network, reads it and returns the relative difference of the outputs. inputs: names of
 -- the arrays that are inputs, the others are parameters. options: opset; keep(path, outputs,
 -- arrays, inputs), called before the file is read.
 function files.round_trip(symbol, arrays, states, inputs, options)
@@ -97,9 +97,9 @@ function files.round_trip(symbol, arrays, states, inputs, options)
   return worst
 end
 
---- Returns a new folder for files that ONNX Runtime is to run, and keep(name), which returns the
+--- Returns a new folder for files that ONNX Runtime will run, and keep(name), which returns the
 -- option `keep` of `files.round_trip`: it copies a file with its arrays there, for onnx_check.py.
--- Without a Python the folder is nil and keep returns nil.
+-- Without a Python the folder is nil, and keep returns nil.
 function files.kept_folder()
   if not files.python() then
     return nil, function() end

@@ -1,4 +1,4 @@
--- Small ONNX files of specs, from tables.
+-- Makes small ONNX files for specs from tables.
 --
 --     models.write(path, { nodes = { { "Relu", { "x" }, { "y" } } }, inputs = { x = { 2, 3 } },
 --       outputs = { "y" }, constants = { w = ty.nd.ones{ 2 } } })

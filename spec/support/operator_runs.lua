@@ -1,5 +1,5 @@
--- Runs of operators that give one text of all results, for specs that let something fail in them:
--- lines of tables of cases, forward and, where there is a gradient, backward, or called on arrays.
+-- Runs operators and returns all results as one text, for specs that make something fail in them:
+-- lines of tables of cases, forward and, if there is a gradient, backward, or called on arrays.
 
 local is_array = require("tycho.ndarray.class").is_array
 local text_of = require("spec.support.arrays").text
@@ -54,8 +54,8 @@ local function run(line, key, gradients)
   return runs.text(case.symbol and bind(case, random, gradients, dtype) or call(line, case))
 end
 
---- Adds a table's lines to a list, each a name and a function that gives a text. gradients: true;
---- "all", those of inputs that have none, too, which are zeros; or false.
+--- Adds a table's lines to a list, each as a name and a function that returns a text. gradients:
+-- true; "all", including those of inputs without a gradient, which are zeros; or false.
 function runs.add(list, cases, gradients)
   for line, key in trials.lines(cases) do
     if not CHANGES_AN_INPUT[line[1]] then

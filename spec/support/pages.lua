@@ -1,8 +1,8 @@
 -- Markdown pages as programs: the fenced blocks of a page, and a script with the same line numbers.
 --
--- ```lua blocks are one program per page, in order. A ```text block that comes next is what the
--- block prints. ```tycho blocks are sessions at the prompt: lines that begin with a sign are typed,
--- the others are what is shown.
+-- ```lua blocks are one program per page, in order. A ```text block after one is its output.
+-- ```tycho blocks are sessions at the prompt: lines with a prompt sign are input, the others
+-- output.
 
 local pages = {}
 
@@ -26,8 +26,8 @@ function pages.blocks(path)
   return list
 end
 
---- Returns the page's program: code keeps its line; after each block a line of output states which
--- one has ended.
+--- Returns the page's program: code keeps its line numbers; after each block a line of output names
+-- the block that has ended.
 function pages.script(list)
   local lines = {}
   for _, block in ipairs(list) do
@@ -48,7 +48,7 @@ function pages.script(list)
   return table.concat(lines, "\n") .. "\n"
 end
 
---- Returns what the blocks printed, by their first line.
+--- Returns the output of the blocks, by their first line.
 function pages.outputs(text)
   local outputs = {}
   for output, first in text:gmatch("(.-)\n<end (%d+)>\n") do

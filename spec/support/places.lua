@@ -1,5 +1,5 @@
--- Places where the engine calls a program's functions, and what such a function may do with the
--- engine there: for spec/executor/places_spec.lua.
+-- Places in which the engine calls functions of a program, and actions of such functions on the
+-- engine, for spec/executor/places_spec.lua.
 --
 --     local ok, e = places.run("metric", "rebind")       -- and a training that works afterwards
 
@@ -61,7 +61,7 @@ local function step(mod)
   ty.nd.waitall()
 end
 
--- By place: calls f there, once or more often. `mod` has an operator in Lua.
+-- By place: calls f there, at least once. `mod` has an operator in Lua.
 places.PLACES = {
   monitor = function(mod, f)
     fit(mod, { monitor = ty.mon.Monitor{ interval = 1, stat_func = function(x)
@@ -113,7 +113,7 @@ places.PLACES = {
   end,
 }
 
--- By name: what is done there.
+-- Actions by name.
 places.ACTIONS = {
   error = function() error(places.text, 0) end,
   collect = function()
@@ -133,8 +133,8 @@ places.ACTIONS = {
   exit_closed = function() os.exit(places.status, true) end,
 }
 
---- Does an action once in a place; then trains with the same module. Returns what the place gave:
--- true, or false and the error; and how often the place was reached.
+--- Does an action once in a place, then trains with the same module. Returns true, or false and the
+-- error; and how often the place was reached.
 function places.run(place, action)
   local level = ty.log.level
   ty.log.level = "error"

@@ -1,4 +1,4 @@
--- Messages of Protocol Buffers, read back: what specs of files that are written share.
+-- Reads Protocol Buffers messages, for specs of written files.
 --
 --     local m = protobuf.read(bytes)
 --     m[1]                -- the last value of field 1: a number, or bytes

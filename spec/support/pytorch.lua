@@ -1,4 +1,4 @@
--- Writes files as torch.save does, in both forms, and pickles piece by piece, for specs.
+-- Writes files like torch.save, in both forms, and pickles piece by piece, for specs.
 --
 --   local p = require "spec.support.pytorch"
 --   p.archive{ { "w", p.tensor{ class = "FloatStorage", key = "0", n = 4, size = {2, 2},
@@ -98,7 +98,7 @@ end
 
 local MAGIC = "\108\252\156\70\249\32\106\168\80\25"
 
--- Returns the older form of the same; storages: a list of {key, number of elements, bytes}.
+-- Returns the older form of the archive; storages: a list of {key, number of elements, bytes}.
 function pytorch.older(t)
   local entries, keys, parts = {}, {}, {}
   for i, pair in ipairs(t) do

@@ -1,4 +1,4 @@
--- A log that writes nothing and keeps the texts of warnings and errors in `warnings`.
+-- Returns a log that writes nothing and collects the texts of warnings and errors in `warnings`.
 return function()
   local log = { warnings = {} }
   function log.info() end

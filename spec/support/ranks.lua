@@ -1,16 +1,16 @@
--- What several ranks do, and one process with as many contexts:
+-- Cases of training with several ranks, compared with one process with the same number of contexts:
 --
 --     tycho spec/support/ranks.lua CASE one N        mpirun -n N tycho spec/support/ranks.lua CASE
 --
--- Rank 0 prints a line per parameter: name, a number made of its bits, its mean. Both must print
--- the same. `save PATH` after that writes the parameters there.
+-- Rank 0 prints a line per parameter: name, a number computed from its bits, its mean. Both
+-- commands must print the same. `save PATH` after the case writes the parameters to a file.
 
 local ty = require "tycho"
 local sym = ty.sym
 
 local ranks = {}
 
-local ROWS = 4                                           -- of a rank's batch
+local ROWS = 4                                           -- rows of a rank's batch
 local STEPS = 10
 
 -- Networks ----------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ function ranks.start(case, contexts, kv, rows, in_backward)
     m:bind{ data_shapes = { { "data", { rows, 3, 12, 12 } } },
       label_shapes = { { "softmax_label", { rows } } } }
   end
-  ty.random.seed(kv and 5 + kv.rank or 5)                -- the values of rank 0 are everybody's
+  ty.random.seed(kv and 5 + kv.rank or 5)                -- rank 0's values are used by all
   m:init_params{ initializer = ty.init.Xavier() }
   m:init_optimizer{ kvstore = kv or "local", optimizer = "sgd",
     optimizer_params = { learning_rate = 0.1, momentum = 0.9, wd = 1e-3 },
@@ -114,7 +114,7 @@ function ranks.start(case, contexts, kv, rows, in_backward)
   return m
 end
 
--- Returns a number, as text, that differs for arrays with other bits.
+-- Returns a number, as text, that depends on the bits of an array.
 local function compute_bits(x)
   local h = 0
   for _, v in ipairs(x:reshape{ -1 }:totable()) do
@@ -141,11 +141,11 @@ function ranks.train(case, n, kv, in_backward)
   return m
 end
 
---- Runs `fit` over shuffled rows, two epochs and a bit more than a batch of each rank; returns the
--- module.
+--- Runs `fit` over shuffled rows for two epochs of a little more than one batch per rank; returns
+-- the module.
 -- @tparam[opt] table options further ones of `fit`
--- @int[opt] rows of all data together
--- @bool[opt] spoilt whether a row has no numbers
+-- @int[opt] rows total number of rows
+-- @bool[opt] spoilt whether a row contains NaN
 function ranks.fit(n, kv, options, rows, spoilt)
   ty.random.seed(11)
   rows = rows or 7 * ROWS * n + 3
@@ -206,7 +206,7 @@ end
 
 --- Runs `fit` with last batches that are short, or missing, on some ranks; returns the parameters
 -- as lines.
--- @bool parts each rank has an iterator of its own, rank 0 a batch more than the others
+-- @bool parts whether each rank has its own iterator, rank 0's with one batch more
 function ranks.uneven(kv, parts)
   local own = parts and (kv.rank == 0 and { 4, 4, 4, 1 } or { 4, 4, 3 }) or { 4, 4, 4, 4, 4, 3, 2 }
   local m = ty.mod.Module(lenet())
@@ -215,8 +215,8 @@ function ranks.uneven(kv, parts)
   return ranks.lines(m)
 end
 
---- Raises unless the parameters in two files differ by less than 1e-5 of each one's norm;
--- statistics, which are each rank's own, may.
+--- Raises an error unless the parameters in two files differ by less than 1e-5 of their norm;
+-- statistics, which each rank has separately, may differ more.
 function ranks.check_near(path, other)
   local a, b = ty.nd.load(path), ty.nd.load(other)
   for name, x in pairs(a) do
@@ -248,7 +248,7 @@ local function check_message(kv, i, sum)
 end
 
 -- Sends messages of all types, sizes and priorities, ten at once; rank r sends (r + i) mod 7 at
--- place i.
+-- position i.
 local function messages(kv, count)
   local sums = {}
   for i = 1, count do
@@ -265,7 +265,7 @@ local function messages(kv, count)
   return ("%d messages"):format(count)
 end
 
--- Sums are held up: another rank is late at each batch.
+-- Delays sums: the other rank is late at each batch.
 local function late(kv)
   return function(param)
     if kv and param.nbatch % kv.num_workers == kv.rank then
@@ -274,7 +274,7 @@ local function late(kv)
   end
 end
 
---- Runs `fit` with a loss scale, and a row whose gradients are not finite; returns parameters and
+--- Runs `fit` with a loss scale and a row whose gradients are not finite; returns parameters and
 -- scale as text.
 function ranks.scaled(n, kv)
   local m = ranks.fit(n, kv, { loss_scale = "dynamic", batch_end_callback = late(kv) }, nil, true)
@@ -282,7 +282,7 @@ function ranks.scaled(n, kv)
   return ("%s\nskipped %d, scale %g"):format(ranks.lines(m), scale.skipped, scale.scale)
 end
 
---- Runs `fit` with a monitor of weights; returns the parameters and what the monitor saw as text.
+--- Runs `fit` with a monitor of weights; returns the parameters and the monitored values as text.
 function ranks.watched(n, kv)
   local norms, seen, texts = {}, {}, {}
   local monitor = ty.mon.Monitor{ 2, pattern = "(fc|last)_weight", stat_func = function(x)
@@ -291,7 +291,7 @@ function ranks.watched(n, kv)
   end }
   local m = ranks.fit(n, kv, { monitor = monitor, batch_end_callback = late(kv) })
   for _, norm in ipairs(norms) do
-    seen[("%.8g"):format(norm:asscalar())] = true        -- contexts have the same weights
+    seen[("%.8g"):format(norm:asscalar())] = true        -- contexts have equal weights
   end
   for text in pairs(seen) do
     texts[#texts + 1] = text
@@ -311,7 +311,7 @@ if arg and arg[0] and arg[0]:find("ranks.lua", 1, true) then
   local case, one, n = arg[1], arg[2] == "one", tonumber(arg[3])
   if case == "fit" then
     local kv = not one and ty.kv.create("dist_sync") or nil
-    ty.log.sink = function(_, text)                      -- of rank 0 alone
+    ty.log.sink = function(_, text)                      -- only on rank 0
       if text:find("Train", 1, true) then
         print(text)
       end

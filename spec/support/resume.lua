@@ -1,9 +1,9 @@
--- Trains for some epochs, from the start or from a file, and prints its parameters'
--- bytes; run by resume_spec.lua.
+-- Trains for some epochs, from the start or from a file, and prints the bytes of its parameters;
+-- run by spec/module/resume_spec.lua.
 --   tycho spec/support/resume.lua KIND OPTIMIZER EPOCHS PREFIX [resume]
--- KIND: module, bucketing, devices (two), compressed (the same with 2-bit gradients), steps (an
--- epoch is one step, so that each is followed by a checkpoint, and tells its loss).
--- The data is shuffled and outputs are dropped at random, so that all random state counts.
+-- KIND: module, bucketing, devices (two), compressed (two devices with 2-bit gradients), steps (an
+-- epoch is one step, so that a checkpoint follows each step, and prints its loss). The data is
+-- shuffled and there is dropout, so that all random state matters.
 
 local ty = require "tycho"
 
@@ -35,7 +35,7 @@ local function plain()
     compression_params = kind == "compressed" and { type = "2bit", threshold = 0.02 } or nil }, data
 end
 
--- Returns an iterator over sentences of 3 and 5 words; the label of a word is the word after it.
+-- Returns an iterator over sentences of 3 and 5 words; the label of a word is the next word.
 local function buckets()
   math.randomseed(3)
   local sentences = {}
@@ -70,7 +70,7 @@ end
 
 ty.log.level = os.getenv("TYCHO_LOG") or "error"
 local module, data = (kind == "bucketing" and buckets or plain)()
-ty.random.seed(resume and 99 or 5)                       -- what is resumed brings its own state
+ty.random.seed(resume and 99 or 5)                       -- a resumed run restores its state
 module:fit{ train_data = data, num_epoch = epochs, kvstore = "device", optimizer = optimizer,
   optimizer_params = OPTIMIZERS[optimizer], eval_metric = ty.metric.Perplexity(ty.null),
   initializer = ty.init.Xavier(), checkpoint = { prefix = prefix, resume = resume },

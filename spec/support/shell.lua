@@ -1,12 +1,12 @@
--- Running programs from specs.
+-- Runs programs in specs.
 
--- TYCHO_RUNNER starts a program of another processor, as "qemu-aarch64 -L folder" does.
+-- TYCHO_RUNNER starts programs for another processor, such as "qemu-aarch64 -L folder".
 local runner = os.getenv("TYCHO_RUNNER")
 local shell = {
   program = (runner and runner .. " " or "") .. (os.getenv("TYCHO_PROGRAM") or "build/tycho"),
 }
 
---- Runs a command; returns what it wrote to both streams and its exit status.
+--- Runs a command; returns its output on both streams and its exit status.
 function shell.run(command)
   local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"=$?\""))
   local text = pipe:read("*a")
@@ -15,12 +15,12 @@ function shell.run(command)
   return output, tonumber(status)
 end
 
---- Runs the program `tycho` with arguments, itself without a sanitizer's library from outside.
+--- Runs the program `tycho` with arguments, without a preloaded sanitizer library.
 function shell.tycho(arguments)
   return shell.run(("%s %s"):format(shell.program, arguments))
 end
 
---- Calls f with the path of a file that is removed when f returns.
+--- Calls f with the path of a file that contains a text and is removed when f returns.
 function shell.with_file(text, f)
   local path = os.tmpname()
   local file = assert(io.open(path, "wb"))

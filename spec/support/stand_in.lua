@@ -1,4 +1,4 @@
--- Runs scripts on the stand-in for CUDA (spec/cudasim), each in a process of its own.
+-- Runs scripts on the stand-in for CUDA (spec/cudasim), each in a separate process.
 
 local shell = require "spec.support.shell"
 
@@ -21,7 +21,7 @@ function stand_in.run(script, settings)
   end
   local output, status
   shell.with_file(script, function(path)
-    -- what `make test-gpu` sets is for its own process
+    -- settings of `make test-gpu` are for its own process
     local command = "unset CUDASIM_STREAMS CUDASIM_GUARD CUDASIM_SPOIL; own=$(mktemp -d); \z
       export %s; %s %s; s=$?; rm -rf \"$own\"; (exit $s)"
     output, status = shell.run(command:format(table.concat(words, " "), shell.program, path))
@@ -29,7 +29,7 @@ function stand_in.run(script, settings)
   return output, status
 end
 
--- Returns the folders in which the system finds libraries of CUDA.
+-- Returns the folders in which the system searches for CUDA libraries.
 local function system_folders()
   local list, text = {}, shell.run("/sbin/ldconfig -p")
   for name, folder in text:gmatch("(%S+) %([^\n]* => ([^\n]*)/[^/\n]*\n") do

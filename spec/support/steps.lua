@@ -1,10 +1,10 @@
--- Recorded sequences (training/TOPIC.json): the steps of a case run in order
--- in one world of named objects.
+-- Recorded sequences (training/TOPIC.json): runs the steps of a case in order in one world of named
+-- objects.
 --
--- A topic gives a table of actions; action(world, step) does what the step says and returns what
--- came back, which is compared with step.result. The world holds: objects (by name), case,
--- array(key) (a fresh copy of an input array). A step with `error` must be refused with an error
--- object; `says` are pieces of its text; the world stays as it was.
+-- A topic is a table of actions; action(world, step) performs the step and returns its result,
+-- which is compared with step.result. Fields of the world: objects (by name), case, array(key) (a
+-- new copy of an input array). A step with `error` must be refused with an error object; `says`
+-- lists parts of its text; the world must not change.
 
 local faults = require "spec.support.faults"
 local vectors = require "spec.support.vectors"
@@ -30,8 +30,8 @@ local function same_number(got, want, world, path)
   end
 end
 
---- Raises unless a result agrees with the recorded one. Texts of equal numbers agree:
--- Lua has no integers of its own.
+--- Raises an error unless a result agrees with the recorded one. Texts of equal numbers agree,
+-- since Lua has no integers.
 function steps.same(got, want, world, path)
   if is_nothing(want) then
     if not is_nothing(got) then
@@ -132,12 +132,12 @@ function steps.run(topic, case, arrays, actions)
   end)
 end
 
--- Returns whether `ty.sym` has an operator or a function of its own of that name.
+-- Returns whether `ty.sym` has an operator or another function with that name.
 local function is_function(name)
   return (pcall(function() return ty.sym[name] end))
 end
 
--- Returns the first operator of a case that the engine does not know.
+-- Returns the first operator of a case that the engine does not know; nil if it knows all.
 local function unknown_operator(case)
   local graphs = { case.symbol }
   for _, graph in pairs(case.symbols or {}) do
@@ -164,8 +164,8 @@ local function uses_initialisers(case)
   end
 end
 
---- Returns the cases of a topic that the filter lets through, as { name, run, unknown, initialisers
--- }: `unknown` is an operator that is missing, `initialisers` says that the case makes some.
+--- Returns the cases of a topic that the filter selects, as { name, run, unknown, initialisers }:
+-- `unknown` is an operator that is missing, `initialisers` whether the case uses initializers.
 -- @treturn table cases
 -- @treturn function frees the topic's arrays
 function steps.cases(name, actions)

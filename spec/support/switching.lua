@@ -1,8 +1,9 @@
--- Switches between 50 buckets and prints how much resident memory and how many descriptors that
--- took; run by bucketing_spec.lua.
+-- Switches between 50 buckets and prints the growth of resident memory and of open descriptors; run
+-- by spec/module/bucketing_spec.lua.
 --   tycho spec/support/switching.lua MODE WARM N  MODE: switch, predict, train; WARM switches
 --                                                 before, N counted
--- Prints: KB grown, descriptors more, bytes of the pool over those of the largest bucket.
+-- Prints: growth in KB, growth of descriptors, bytes of the pool divided by those of the largest
+-- bucket.
 
 local ty = require "tycho"
 
@@ -59,7 +60,7 @@ local function resident()
   return tonumber(kb)
 end
 
--- Returns the number of descriptors that this process has open: the shell's $PPID is this one.
+-- Returns the number of open descriptors of this process, the shell's $PPID.
 local function descriptors()
   local pipe = io.popen("ls /proc/$PPID/fd | wc -l")
   local count = pipe:read("*n")

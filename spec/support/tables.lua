@@ -7,9 +7,9 @@
 --     teardown(release)
 --     for _, case in ipairs(cases) do it(case.name, case.run) end
 --
--- The function's result is compared with case.expect; a case with expect.error must be refused
--- with an error object whose text has the pieces of case.says. The world has array(key), a
--- fresh copy of an input array.
+-- The function's result is compared with case.expect; a case with expect.error must be refused with
+-- an error object whose text contains the parts in case.says. The world has array(key), a new copy
+-- of an input array.
 
 local steps = require "spec.support.steps"
 local ty = require "tycho"
@@ -56,9 +56,9 @@ local function run_case(world, case, f)
   end
 end
 
---- Returns the cases of a topic that the filter lets through, as { name, run, case }.
+--- Returns the cases of a topic that the filter selects, as { name, run, case }.
 -- @string name topic
--- @tparam function f (world, case) -> what case.expect has
+-- @tparam function f f(world, case): returns a value to compare with case.expect
 -- @treturn table cases
 -- @treturn function frees the topic's arrays
 function tables.cases(name, f)

@@ -1,5 +1,5 @@
--- A program on a terminal of its own, driven from a spec: keys are sent, what appears
--- on the screen is waited for.
+-- Runs a program on a separate terminal, driven by a spec: sends keys and waits for text on the
+-- screen.
 --
 --     local t = terminal.open("build/tycho", "TERM=xterm")
 --     t:send("1 + 1\n")
@@ -9,14 +9,14 @@
 local terminal = {}
 terminal.__index = terminal
 
--- Steps before giving up; seconds of a step, of a session. A busy machine or a sanitizer may take
--- twenty times as long as usual.
+-- Number of waits before giving up; seconds of a wait and of a session. A busy machine or a
+-- sanitizer may take twenty times as long as usual.
 local PATIENCE, STEP, LIMIT = 1200, 0.05, 900
 
---- Starts a command under `script`, which gives it a terminal and writes down what it shows. The
--- shell between them (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal
--- sends to it too, and reports the status. Keys for a program that has ended already go nowhere:
--- cat takes them, else they would end who types.
+--- Starts a command under `script`, which provides a terminal and writes its output to a file. The
+-- shell in between (always sh, whatever the user's shell is) survives a Ctrl-C, which the terminal
+-- sends to it too, and reports the status. Keys for a program that has ended are read by cat;
+-- otherwise the sender would be killed by SIGPIPE.
 function terminal.open(command, environment)
   local log = os.tmpname()
   local inner = ("trap : INT; stty cols 400 rows 40; %s %s; echo \"status=$?\"")
@@ -29,7 +29,7 @@ function terminal.open(command, environment)
   return setmetatable({ keys = keys, log = log, place = 1 }, terminal)
 end
 
---- Returns everything shown so far.
+--- Returns all text shown so far.
 function terminal:screen()
   local file = io.open(self.log, "rb")
   local text = file and file:read("*a") or ""
@@ -44,7 +44,7 @@ function terminal:send(text)
   self.keys:write(text)
 end
 
---- Waits for a text after the last one that was found; returns what was between.
+--- Waits for a text after the last one that was found; returns the text in between.
 function terminal:expect(text)
   for _ = 1, PATIENCE do
     local screen = self:screen()
@@ -60,8 +60,8 @@ function terminal:expect(text)
     :format(text, self:screen():sub(self.place)), 2)
 end
 
---- Types a key and waits until the screen shows that it was taken: the next key does not come with
--- it, as in a paste.
+--- Types a key and waits until the screen shows that it was read, so that the next key does not
+-- arrive together with it, like a paste.
 function terminal:press(key)
   local before = #self:screen()
   self:send(key)
@@ -72,7 +72,7 @@ function terminal:press(key)
   error(("nothing is shown for key %q"):format(key), 2)
 end
 
---- Types a line at the prompt and waits for what it prints and the next prompt.
+--- Types a line at the prompt and waits for its output and the next prompt.
 function terminal:line(text, want)
   self:send(text .. "\n")
   self:expect("\r\n" .. (want and want .. "\r\n" or "") .. "> ")

@@ -1,11 +1,11 @@
--- Writes files as torch.save does, for specs.
+-- Writes files like torch.save, for specs.
 --
 --   t7.bytes(value, {format = "binary" | "ascii", long = 8 | 4})
 --
--- Values: numbers, texts, booleans, plain tables (references are kept), and what these make:
+-- Values: numbers, strings, booleans, plain tables (shared references are preserved), and objects:
 -- t7.object("nn.Linear", {weight = ...}), t7.tensor("Float", {2, 3}, {1, 2, ...}), with strides,
--- offset (from 1) and storage to share; t7.storage("Long", {1, 2}); t7.raw(function(w) ... end)
--- writes as it likes.
+-- offset (from 1) and a shared storage; t7.storage("Long", {1, 2}); t7.raw(function(w) ... end),
+-- which writes anything.
 
 local ffi = require "ffi"
 

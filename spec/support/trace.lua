@@ -1,4 +1,4 @@
---- Traces of the profiler, read back: what its specs share.
+--- Reads traces of the profiler, for its specs.
 
 local cjson = require "cjson"
 local assert = require "luassert"
@@ -16,7 +16,7 @@ function trace.exists(name) return lfs.attributes(name) ~= nil end
 
 function trace.read(name) return cjson.decode(folder.read(name)) end
 
--- Runs f with the profiler on, from fresh sums; returns the trace that it left.
+-- Runs f with the profiler on, with sums reset; returns the trace.
 function trace.traced(options, f)
   options.filename, options.aggregate_stats = trace.path, true
   ty.waitall()
@@ -30,8 +30,8 @@ function trace.traced(options, f)
   return trace.exists(trace.path) and trace.read(trace.path) or nil
 end
 
--- Returns the pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that
--- time does not run backwards.
+-- Returns the pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they are nested and
+-- that time does not decrease.
 function trace.spans(of)
   local open, list = {}, {}
   for _, e in ipairs(of.traceEvents) do

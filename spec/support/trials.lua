@@ -1,12 +1,12 @@
--- Trials of operators: a line of spec/operators/cases.lua with random shapes, parameters and values
--- becomes a symbol and arrays.
+-- Trials of operators: makes a symbol and arrays from a line of spec/operators/cases.lua, with
+-- random shapes, parameters and values.
 
 local ty = require "tycho"
 
 local trials = {}
 
---- Iterates over the lines of a table of cases, each with its key: the operator's name, and which
--- of its lines this is.
+--- Iterates over the lines of a table of cases, each with its key: the operator's name and the
+-- number of its line.
 function trials.lines(cases)
   local count, i = {}, 0
   return function()
@@ -18,8 +18,8 @@ function trials.lines(cases)
   end
 end
 
---- Returns a seed from texts and numbers, most often a line's key: a line that is added elsewhere
--- does not change it.
+--- Returns a seed from texts and numbers, usually a line's key, so that lines added elsewhere do
+-- not change it.
 function trials.seed(...)
   local n = 1
   for _, part in ipairs{...} do
@@ -40,7 +40,7 @@ function trials.random(seed)
   end
 end
 
---- Returns the smallest number of a range, in place of a random one: for the smallest shapes of a
+--- Returns the smallest number of a range in place of a random one, for the smallest shapes of a
 -- case.
 function trials.least(a) return a or 0 end
 
@@ -72,8 +72,8 @@ local function build(line, shapes, params)
   return line.build and line.build(variables, params) or ty.sym[line[1]](options), arrays, inputs
 end
 
--- Variables that are float32 beside half data: parameters of batch
--- normalisation, whose states are too.
+-- Variables that stay float32 if the data have a half type: parameters of batch normalisation, like
+-- its states.
 local SINGLE = {in_gamma = true, in_beta = true}
 
 local function dtype_beside(trial, variable, dtype)
@@ -88,17 +88,17 @@ local function list_shapes(arrays)
 end
 
 --- Returns one trial of a case {name, make}: symbol, arrays (float64, by variable; inputs: by the
--- names of make), params, fixed (variables without a gradient), aux (shapes of auxiliary states,
--- by name), bound (of the relative error, where the operator's own rules allow more).
--- case.build(variables, params) makes another symbol than the operator alone. `sizes`
--- (trials.least, trials.most; default random) chooses the shapes and parameters alone.
+-- names of make), params, fixed (variables without a gradient), aux (shapes of auxiliary states, by
+-- name), bound (of the relative error, if the operator's rules allow more). case.build(variables,
+-- params) makes another symbol than the operator alone. `sizes` (trials.least, trials.most; default
+-- random) chooses only the shapes and parameters.
 function trials.make(case, random, sizes)
   local shapes, params, low, high, fixed_names, bound = case[2](sizes or random)
   local symbol, arrays, inputs = build(case, shapes, params)
   local fixed, aux, names = {}, {}, {}
   for key, n in pairs(fixed_names or {}) do fixed["in_" .. key] = n end
   for variable in pairs(arrays) do names[#names + 1] = variable end
-  table.sort(names)                              -- values must not depend on the order of pairs
+  table.sort(names)                              -- values must not depend on pairs' order
   for _, variable in ipairs(names) do
     local x = arrays[variable]
     if fixed[variable] then whole(x, random, fixed[variable])
@@ -114,8 +114,8 @@ function trials.make(case, random, sizes)
     single = case[1]:find("BatchNorm", 1, true) ~= nil, fixed = fixed, aux = aux, bound = bound}
 end
 
---- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are
--- converted, force_mirroring, shared_exec.
+--- Binds a trial with gradients that are filled with `start`. options: dtype, to which all arrays
+-- are converted, force_mirroring, shared_exec.
 function trials.bind(trial, req, start, options)
   local dtype = options and options.dtype or "float64"
   local args, grads, reqs, states = {}, {}, {}, {}
@@ -143,8 +143,8 @@ function trials.heads(exe, random)
   return heads
 end
 
---- Runs trial(line, random, sizes) `count` times, the first two at the ends of what shapes there
--- are.
+--- Runs trial(line, random, sizes) `count` times, the first two with the smallest and the largest
+-- shapes.
 function trials.several(line, seed, count, trial)
   local random, sizes = trials.random(seed), {trials.least, trials.most}
   for k = 1, count do

@@ -1,7 +1,6 @@
--- Recorded cases of the reference engine: where they are, how they are read, how results are
--- compared with them. The folder is TYCHO_VECTORS, else ../shared/vectors;
--- TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything whose name is not in the list,
--- TYCHO_VECTORS_PART="3/24" all but every 24th topic and operator, from the third. A topic is one
+-- Recorded cases of the reference engine: finds and reads them, and compares results with them. The
+-- folder is TYCHO_VECTORS, else ../shared/vectors; TYCHO_VECTORS_ONLY="Convolution,Pooling" selects
+-- names, TYCHO_VECTORS_PART="3/24" every 24th topic and operator, from the third. A topic is one
 -- file of spec/vectors; see spec/vectors/vectors_spec.lua.
 
 local arrays = require "spec.support.arrays"
@@ -47,7 +46,7 @@ function vectors.arrays(path)
   return list
 end
 
---- Returns whether the filter lets a name through; any of several names is enough.
+--- Returns whether the filter selects a name; one of several names is enough.
 function vectors.wanted(...)
   if not only then
     return true
@@ -62,12 +61,12 @@ end
 
 local part, parts = (os.getenv("TYCHO_VECTORS_PART") or "1/1"):match("^(%d+)/(%d+)$")
 
---- Returns whether number i, of topics or operators, is in the part that is run.
+--- Returns whether number i, of topics or operators, is in the selected part.
 function vectors.in_part(i)
   return i % tonumber(parts) == tonumber(part) % tonumber(parts)
 end
 
---- Returns the names of the files of a folder that end so, without the ending, sorted.
+--- Returns the names of the files of a folder with an ending, without the ending, sorted.
 function vectors.names(folder, ending)
   local list = {}
   for file in require("lfs").dir(vectors.root .. "/" .. folder) do
@@ -79,7 +78,7 @@ function vectors.names(folder, ending)
   return list
 end
 
---- Returns nil for JSON's null and for nothing.
+--- Returns nil for JSON's null and for nil; other values unchanged.
 function vectors.value(v)
   if v == json.null then
     return nil
@@ -98,7 +97,7 @@ function vectors.registered(operator)
   return native.C.ty_op_find(operator, index) == 0
 end
 
---- Returns the first operator of a decoded graph that the engine does not know, nil if it knows
+--- Returns the first operator of a decoded graph that the engine does not know; nil if it knows
 -- all.
 function vectors.unknown_operator(graph)
   for _, node in ipairs(graph.nodes) do

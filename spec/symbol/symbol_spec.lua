@@ -1,5 +1,5 @@
--- Symbols (runtime/lua/tycho/symbol*.lua): names, attributes, composition,
--- places, files, control flow.
+-- Symbols (runtime/lua/tycho/symbol/*.lua): names, attributes, composition, places, files, control
+-- flow.
 
 local ty = require "tycho"
 

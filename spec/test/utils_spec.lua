@@ -1,5 +1,5 @@
--- The test helpers: they must fail where something is wrong, and say where
--- (runtime/lua/tycho/test/utils.lua, runtime.lua).
+-- The test helpers (runtime/lua/tycho/test/utils.lua, runtime/lua/tycho/runtime.lua): they fail
+-- when something is wrong, and name the place.
 
 local folder = require "spec.support.folder"
 local ty = require "tycho"

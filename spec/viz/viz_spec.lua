@@ -1,4 +1,4 @@
--- Tables, drawings and memory plans (runtime/lua/tycho/viz*.lua, svg.lua).
+-- Tables, drawings and memory plans (runtime/lua/tycho/viz/*.lua).
 
 local layout = require "tycho.viz.layout"
 local svg = require "tycho.viz.svg"

@@ -1,4 +1,5 @@
---- The objects in files of PyTorch: `ty.pytorch`. `ty.nd.load` returns only the arrays, by name.
+--- Reads files of PyTorch with all their objects: `ty.pytorch`. `ty.nd.load` returns only the
+-- arrays, by name.
 --
 -- @module tycho.pytorch
 
@@ -15,12 +16,12 @@ local pytorch = {}
 
 local LOAD = args.form("pytorch.load", { { "path", "path" } })
 
---- Reads a file of `torch.save`. Dictionaries and lists become tables, None becomes `ty.null`,
--- tensors become arrays that take memory on first use. Objects of other classes are descriptions:
+--- Reads a file written by `torch.save`. Dictionaries and lists become tables, None becomes
+-- `ty.null`, tensors become arrays that take memory on first use. Objects of other classes become
 -- tables with `class_name`, and `args`, `state`, `items`, `entries` if the file has these. No code
 -- in the file is run.
--- @string path a missing file is E(io), a damaged one E(format), one with elements that arrays
---   cannot have E(unsupported)
+-- @string path E(io) if the file is missing, E(format) if it is damaged, E(unsupported) if it has
+--   elements of a type that arrays cannot have
 -- @return the object
 function pytorch.load(...)
   return reader.object(file_arrays.open(LOAD(...).path, "pytorch.load"))

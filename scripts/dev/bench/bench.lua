@@ -43,7 +43,7 @@ local function ours(word)
   return ("%s %s --one %s"):format(quoted(program), quoted(arg[0]), quoted(word))
 end
 
--- Enters the device that DEVICE names, where arrays and executors are then made.
+-- Enters the device in DEVICE, on which arrays and executors are then made.
 local function enter_device()
   local device = os.getenv("DEVICE")
   if not device or device == "" or device == "cpu" then return end
@@ -58,7 +58,7 @@ end
 
 if os.getenv("DEVICE") and not options.one then enter_device() end
 
--- One workload in this process: "W1", or "memory:resnet50:train".
+-- Runs one workload in this process: "W1", or "memory:resnet50:train".
 if options.one then
   local name, rest = options.one:match("^([^:]+):?(.*)")
   local words = {}
@@ -108,8 +108,8 @@ local ONE_THREAD = {W7 = true, chain = true}
 
 local TURN = #systems > 1 and (os.getenv("BENCH_TURN") or "0.5") or "0"
 
--- Returns a system's process, which waits for a line before it begins, and for one more whenever
--- it said that its turn is over.
+-- Starts a system's process, which waits for a line before it begins, and for another one after
+-- each of its turns.
 local function start(system, work)
   local threads = ONE_THREAD[work] and "1" or os.getenv("TYCHO_THREADS") or "2"
   local settings = work == "chain" and "TYCHO_FUSE=0 " or ""
@@ -120,7 +120,7 @@ local function start(system, work)
   return process
 end
 
--- Gives a process its turn and collects what it records; is it at its end?
+-- Gives a process its turn and collects its records; returns whether it has ended.
 local function continue(process)
   process.gate:write("go\n")
   process.gate:flush()
@@ -137,8 +137,8 @@ local function continue(process)
   return true
 end
 
--- Returns a list of each system's records of one run. Threads of some wait for work a fifth
--- of a second before they sleep.
+-- Returns a list of each system's records of one run. Some systems' threads wait actively for 0.2
+-- seconds before they sleep.
 local function run(work)
   local waiting, all = {}, {}
   for _, system in ipairs(systems) do
@@ -157,8 +157,8 @@ end
 
 -- Table -------------------------------------------------------------------------------------------
 
--- what is asked of the ratio, by the beginning of a figure's name; `ending`: of figures that also
--- end so; `of`: against our own figure without this ending; `absolute`: of the figure itself
+-- goals for ratios, by the beginning of a figure's name; `ending`: only for figures with this
+-- ending; `of`: compared with our figure without this ending; `absolute`: for the figure itself
 local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", ">=", 1.25},
   {"W4 infer b1", ">=", 1.1}, {"W4 infer b32", ">=", 1.2}, {"W5 2x200", ">=", 1.25},
   {"W5 2x650", ">=", 1.15}, {"W5", ">=", 0.9, ending = " unrolled", of = true}, {"W6", ">=", 1.4},
@@ -229,7 +229,7 @@ local function find_best(f, is_wanted)
   return best
 end
 
--- Sums of operands that are rounded to bfloat16, or to 8 bits, agree less.
+-- Sums with operands rounded to bfloat16 or to 8 bits agree less.
 local function tolerance_of(name)
   return (name:find("^W1[34]") or name:find(" bf16$")) and 3e-2 or 2e-3
 end
@@ -262,7 +262,7 @@ local function met(ratio, goal)
   return ratio <= goal[3]
 end
 
--- What the device does at most, ours or the peer's, whichever is more: B/s, FLOP/s.
+-- Greatest rates of the device, the better of ours and the peer's: B/s, FLOP/s.
 local peaks = {}
 
 local function note_peak(f)
@@ -285,8 +285,8 @@ local function on_device(line, mine)
     share(line.of_product), mine.launches, mine.copies)
 end
 
--- Returns the share of a type's product peak that a CPU's row comes to, as text; nil where it is
--- not known.
+-- Returns the share of a type's product peak that a CPU's row reaches, as text; nil if it is
+-- unknown.
 local function share_of_peak(line, mine)
   if on_gpu or not (mine and mine.flop and #mine.ms > 0) then return nil end
   local name = line.figure:find("^W14") and "int8" or line.figure:find("^W13") and "bf16"

@@ -1,6 +1,6 @@
---- One token after 128: a step of a decoder whose keys and values stay in its executor, in turn
--- with a loop of 64-byte loads (loads.c) over the bytes that the step reads: its weights and what
--- the caches hold. Then many tokens one after the other, each timed by itself.
+--- One token after 128: a step of a decoder whose keys and values stay in its executor, measured in
+-- turn with a loop of 64-byte loads (loads.c) over the bytes that the step reads: its weights and
+-- the contents of the caches. Then many tokens one after the other, each timed separately.
 local ffi = require "ffi"
 local measure = require "measure"
 local native = require "tycho.core.ffi"
@@ -12,7 +12,7 @@ local S, V = ty.sym, ty.sym.Variable
 local contrib = S.contrib
 local FILLED, NUMBER, SCALE = 128, 4, 0.02                -- positions; bytes of one; of weights
 local TOKENS = os.getenv "QUICK" == "1" and 200 or 2000
-local SMALL_LIMIT = 0.25                                  -- ms that a token of "small" may take
+local SMALL_LIMIT = 0.25                                  -- most ms for a token of "small"
 
 local MODELS = {
   gpt2 = {layers = 12, width = 768, heads = 12, inner = 3072, words = 50257, capacity = 1024},
@@ -38,7 +38,7 @@ local function attention(x, o, i, length)
   return linear(y, o.width, name .. "_out")
 end
 
--- Returns a decoder of GPT-2's kind: the embedding of words is the last layer's weight too.
+-- Returns a decoder like GPT-2, whose embedding is also the last layer's weight.
 local function network(o)
   local length, words = V "length", V "words_weight"
   local x = S.Embedding{data = V "data", weight = words, input_dim = o.words, output_dim = o.width}
@@ -68,7 +68,7 @@ local function bound(o)
   return exe
 end
 
--- Returns what a step reads, as arguments of loads_read, and its bytes.
+-- Returns the arrays that a step reads, as arguments of loads_read, and their bytes.
 local function list_bytes(o, exe)
   local list = {}
   for name, x in pairs(exe.arg_dict) do
@@ -85,7 +85,7 @@ local function list_bytes(o, exe)
   return array, bytes, #list, total
 end
 
--- Records the mean and the least time of `TOKENS` steps in a row.
+-- Records the mean and the least time of `TOKENS` consecutive steps.
 local function in_a_row(name, step)
   local list, sum, within = {}, 0, 0
   for i = 1, TOKENS do
@@ -104,7 +104,7 @@ end
 local function decode(name, loads)
   local o = MODELS[name]
   local exe = bound(o)
-  -- written in place, between runs: an assignment is a separate task, some 10 us
+  -- written directly between runs: an assignment is a separate task of about 10 us
   local data = ffi.cast("float *", exe.arg_dict.data:data())
   local length = ffi.cast("float *", exe.arg_dict.length:data())
   local function step()
@@ -114,7 +114,7 @@ local function decode(name, loads)
   step()
   local array, bytes, n, total = list_bytes(o, exe)
   local threads = native.C.ty_threads(0)
-  -- rounds per call, so that starting threads takes a small part of the time
+  -- rounds per call, so that the start of threads takes a small part of the time
   local rounds = math.max(1, math.floor(5e8 / total))
   local function read() assert(loads.loads_read(array, bytes, n, threads, rounds) ~= -1) end
   local allocations = exe:stats().allocations

@@ -1,5 +1,5 @@
---- Networks of any number of nodes, and the stages of a network's life, for what their time and
--- memory are as they grow (growth.lua, spec/executor/growth_spec.lua).
+--- Networks with any number of nodes, and the stages of a network's life, to measure how time and
+-- memory grow (growth.lua, spec/executor/growth_spec.lua).
 local ty = require "tycho"
 
 local V = ty.sym.Variable
@@ -13,7 +13,7 @@ function nets.chain(n)
   return x
 end
 
--- Returns a tree of sums over n / 2 leaves that differ, since equal nodes are merged.
+-- Returns a tree of sums over n / 2 different leaves, since equal nodes would be merged.
 function nets.tree(n)
   local data, level = V "data", {}
   for i = 1, n / 2 do level[i] = data * i end
@@ -39,8 +39,8 @@ function nets.parameters(n)
   return x
 end
 
---- Runs a network of n nodes through its stages: `stage(name, f)` calls f, which ends when its work
--- is done. Returns the executor, for the caller to free.
+--- Runs a network of n nodes through its stages: `stage(name, f)` calls f, which returns when its
+-- work is done. Returns the executor, which the caller frees.
 function growing.live(kind, n, stage)
   local net, text, exe
   stage("compose", function() net = nets[kind](n) end)

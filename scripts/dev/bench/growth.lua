@@ -1,5 +1,5 @@
---- W11: time and memory per node of networks of 10^3, 10^4, 10^5 nodes, stage by stage. What a
--- stage costs may grow with n log n, so that its figure per node may hardly grow.
+--- W11: time and memory per node of networks of 10^3, 10^4, 10^5 nodes, stage by stage. The cost of
+-- a stage may grow with n log n, so its figure per node may hardly grow.
 local growing = require "growing"
 local measure = require "measure"
 

@@ -1,12 +1,12 @@
---- What a step costs the thread that asks for it: the device is idle when it begins, and is waited
--- for outside.
+--- The time that a step takes of the calling thread: the device is idle at its beginning, and is
+-- waited for after the measured part.
 local measure = require "measure"
 local ty = require "tycho"
 
 local NAMES = {mlp = "mlp", lenet = "lenet", fused = "LSTM 2x200 fused",
   unrolled = "LSTM 2x200 unrolled"}
 
---- Prints the records of `only`, by default of all; make_step gives what is called, by name.
+--- Prints the records of `only`, by default of all; make_step(name) returns the measured function.
 return function(make_step, only)
   for _, name in ipairs{"mlp", "lenet", "fused", "unrolled"} do
     if not only or only == name then

@@ -1,8 +1,8 @@
---- W15: training loops written by hand with gluon beside a Module of the same network; calls on
--- small arrays; networks and shapes that change from step to step. Each loop has its own process:
--- for milliseconds of a step they take turns, for memory (from the third step on) each runs alone.
--- Figures: "step" and "memory" of the Module, with " gluon" and " hybrid" of the loops; rates are
--- those of the loop that is not hybridized.
+--- W15: hand-written training loops with gluon, compared with a Module of the same network; calls
+-- on small arrays; networks and shapes that change from step to step. Each loop has its own
+-- process: for the time of a step they take turns, for memory (from the third step on) each runs
+-- alone. Figures: "step" and "memory" of the Module, with " gluon" and " hybrid" of the loops;
+-- rates are those of the loop that is not hybridized.
 local layers = require "layers"
 local measure = require "measure"
 local native = require "tycho.core.ffi"
@@ -27,8 +27,8 @@ local LM = {layers = 2, units = 200, steps = 35, batch = 20}
 local UNIT = {mlp = "samples/s", lenet = "images/s", resnet20 = "images/s", lstm = "tokens/s",
   cells = "tokens/s", transformer = "tokens/s"}
 
--- Returns what values.lua has filled by an address: calls on an array whose address is known do not
--- wait to be run together, since they may be written to unseen.
+-- Returns copies of arrays that values.lua has filled through an address: calls on an array whose
+-- address is known are not delayed to run together, since it may be written to unnoticed.
 local function images(shape) return values.images(shape):copy() end
 local function labels(...) return values.labels(...):copy() end
 
@@ -71,7 +71,7 @@ local function network(name)
   return w
 end
 
--- Fills parameters where they are.
+-- Fills parameters in place.
 local Filled = ty.init.Initializer:extend "Filled"
 function Filled:__call(desc, x)
   if desc.name == "rnn_parameters" then
@@ -118,7 +118,7 @@ local function filled_block(w, hybrid)
   return net
 end
 
--- Returns the same of a loop with gluon.
+-- Returns a step of a loop with gluon, and its loss.
 local function gluon_step(w, hybrid)
   local net = filled_block(w, hybrid)
   local trainer = gluon.Trainer(net:collect_params(), "sgd",
@@ -179,7 +179,7 @@ function imperative.layers(ours, name)
   end
 end
 
---- Runs a loop for `layers`, which tells it when.
+--- Runs a loop for `layers`, which starts each turn.
 function imperative.loop(name, kind)
   local w = network(name)
   local step, loss = make_step(kind == "module" and "" or " " .. kind, w)
@@ -188,9 +188,9 @@ end
 
 local function live_mib() return ty.live().bytes / 2 ^ 20 end
 
---- Records the MiB that the process takes from the third step on, above what it has before the
--- network; and what the engine has allocated after a step ("arrays"). For small networks the first
--- is mostly memory that the allocators and Lua's collector have not released.
+--- Records the MiB that the process uses from the third step on, above its use before the network;
+-- and what the engine has allocated after a step ("arrays"). For small networks the first figure is
+-- mostly memory that the allocators and Lua's collector have not released.
 function imperative.layers_memory(name, kind)
   kind = kind and " " .. kind or ""
   local warm = network "mlp"
@@ -234,8 +234,8 @@ local function record_operators(figure, x, round, per_round)
     {x.grad:astype("float64"):sum():asscalar()})
 end
 
---- Measures 1,000 operators, each on the result of the one before, recorded, forward and backward:
--- all element by element, and with a product in every fourth place.
+--- Measures 1,000 operators, each on the result of the previous one, recorded, forward and
+-- backward: all element-wise, and with every fourth one a product.
 function imperative.operators()
   local x = images{16}
   record_operators("W15 operators", x, function(y) return nd.tanh(y * 0.9 + x) - x end, 4)
@@ -245,8 +245,8 @@ function imperative.operators()
   end, 4)
 end
 
---- Measures one call, not recorded, on arrays of 16 (8 x 8 for the product), with the collection of
--- its results.
+--- Measures one call that is not recorded, on arrays of 16 elements (8 x 8 for the product),
+-- including the collection of its results.
 function imperative.calls()
   local x, y, m = images{16}, images{16}, images{8, 8}
   local z = images{16}
@@ -267,8 +267,8 @@ end
 
 local BLOCKS, FIRST = 8, 50
 
---- Measures 1 to 8 of 8 blocks, at random: programs made after each depth was seen; and the first
--- run of structures of 50 operators.
+--- Measures 1 to 8 of 8 blocks, chosen at random: the number of programs made after each depth was
+-- seen; and the first run of structures of 50 operators.
 function imperative.depths()
   local blocks, random = {}, ty.nd.random
   local all = ty.gluon.nn.HybridSequential()
@@ -328,7 +328,7 @@ end
 
 local LENGTHS, WIDTH = 64, 4
 
--- Calls f with lengths of 1 to 64 steps in an order that looks random: 27 is coprime to 64.
+-- Calls f with lengths of 1 to 64 steps in a pseudo-random order: 27 is coprime to 64.
 local function each_length(f)
   for i = 1, LENGTHS do f(i * 27 % LENGTHS + 1) end
 end
@@ -374,10 +374,10 @@ local function make_lengths(kind)
   return kind == "" and bucketing_step(data) or lengths_step(data, kind == " hybrid")
 end
 
---- Measures passes over all lengths, from the fifth on, of the three loops in turn. Records how
--- many programs the passes 2 to 4 of gluon's loops make: a program may be made again without
+--- Measures passes over all lengths, from the fifth on, of the three loops in turn. Records the
+-- number of programs that passes 2 to 4 of gluon's loops make: a program may be made again without
 -- results that a collection has freed.
--- @tparam function ours as in `layers`
+-- @tparam function ours as for `layers`
 function imperative.lengths(ours)
   local seconds, first = measure.served(list_loops(ours, "lengths"))
   measure.record("W15 lengths programs", "", "programs", {first[2].programs + first[3].programs})
@@ -386,7 +386,7 @@ function imperative.lengths(ours)
   end
 end
 
---- Runs passes for `lengths`, which tells it when.
+--- Runs passes for `lengths`, which starts each turn.
 function imperative.lengths_loop(_, kind)
   local step = make_lengths(kind == "module" and "" or " " .. kind)
   each_length(step)
@@ -396,7 +396,7 @@ function imperative.lengths_loop(_, kind)
     {programs = autograd.stats().misses - before})
 end
 
---- Records the memory from the third pass on; "longest": of steps of the longest alone.
+--- Records the memory from the third pass on; "longest": of steps with the longest length only.
 function imperative.lengths_memory(kind, longest)
   kind = kind and kind ~= "module" and " " .. kind or ""
   ty.waitall()
@@ -419,7 +419,7 @@ end
 imperative.make_step, imperative.network = make_step, network
 
 --- Measures everything; `again(word)` runs a part in a separate process.
--- @string[opt] only a network, or "rest": all but the networks
+-- @string[opt] only a network, or "rest": all except the networks
 function imperative.W15(again, only)
   for _, name in ipairs(NAMES) do
     if not only or only == name then

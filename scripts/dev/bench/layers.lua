@@ -1,4 +1,4 @@
---- The networks of W15 as gluon blocks, their parameters under the names of nets.lua.
+--- The networks of W15 as gluon blocks, with the parameter names of nets.lua.
 local ty = require "tycho"
 local nets = require "nets"
 
@@ -144,8 +144,8 @@ function Transformer:init()
   self.pred = dense("pred", GPT.words, GPT.width, nil, false)
 end
 
---- Runs the network on x (steps, batch) with mask (steps, steps), 0 where a position may attend,
--- else very small; returns (steps * batch, words).
+--- Runs the network on x (steps, batch) with mask (steps, steps), which is 0 where a position may
+-- attend, else a large negative number; returns (steps * batch, words).
 function Transformer:forward(x, mask)
   x = F.broadcast_add(self.embed(x), self.position:data(x))
   mask = F.expand_dims{mask, axis = 0}
@@ -162,7 +162,7 @@ function layers.transformer_symbol()
     label = S.Reshape{data = S.Variable "label", shape = {-1}}, name = "softmax"}
 end
 
---- Returns the name of a parameter without what blocks of classes put in front of it.
+--- Returns the name of a parameter without the prefixes that classes of blocks add.
 function layers.plain_name(name)
   for _, class in ipairs{"language", "transformer", "block", "residual"} do
     name = name:gsub("^" .. class .. "%d+_", "")

@@ -1,6 +1,6 @@
---- Loader: samples per second of gluon.data.DataLoader over pictures as CIFAR-10's (border of 4 and
--- crop, flip, normalisation; batches of 128) with 0, 1 and 2 workers, and a training step of
--- ResNet-20 on what 2 workers make beside one on data in memory.
+--- Loader: samples per second of gluon.data.DataLoader over pictures like those of CIFAR-10 (border
+-- of 4 and crop, flip, normalisation; batches of 128) with 0, 1 and 2 workers; and a training step
+-- of ResNet-20 on batches of 2 workers, compared with one on data in memory.
 local measure = require "measure"
 local nets = require "nets"
 local ty = require "tycho"
@@ -35,7 +35,7 @@ local function module()
   return m
 end
 
--- Returns a function that takes steps on the batches of next(), which begins again at the end.
+-- Returns a function that makes steps on the batches of next(), which starts again at the end.
 local function steps(m, next)
   return function()
     for _ = 1, STEPS do

@@ -8,7 +8,7 @@ pcall(ffi.cdef,
   "struct tycho_bench_time { long s, ns; }; int clock_gettime(int, struct tycho_bench_time *);")
 local time = ffi.new("struct tycho_bench_time")
 
-cjson.encode_invalid_numbers("null")                     -- a loss that is none is reported as such
+cjson.encode_invalid_numbers("null")                     -- a loss that is not a number
 
 local measure = {}
 
@@ -16,7 +16,7 @@ local quick = os.getenv("QUICK") == "1"
 local SECONDS, BUDGET = quick and 0.05 or 0.15, quick and 2 or 6
 local SERVED = 0.5                                       -- seconds of a turn of `serve`
 
--- of this process, or one that never goes back
+-- clock of the process's CPU time, or the monotonic one
 local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1
 
 --- Returns the time in seconds.
@@ -42,24 +42,24 @@ local function let_others_run()
   begun = measure.now()
 end
 
---- Lets the other systems run, if systems take turns and this one's is over; returns whether it
--- did.
+--- Lets the other systems run, if systems take turns and this one's turn is over; returns whether
+-- it did.
 function measure.turn()
   if TURN == 0 or measure.now() - begun < TURN then return false end
   let_others_run()
   return true
 end
 
---- Waits before what happens once in a process: lets the others have a turn, then all rest for four
--- seconds. A host takes freed memory back within two or three, so that all begin with the same, and
--- none with what another has just freed.
+--- Waits before work that happens once in a process: lets the others have a turn, then all rest for
+-- four seconds. A host takes freed memory back within two or three seconds, so that all begin in
+-- the same state, and none with memory that another process has just freed.
 function measure.rest()
   if TURN > 0 then let_others_run() end
   os.execute("sleep 4")
 end
 
 --- Starts a command. Returns a table of two files: `gate` writes to its input, `from` reads its
--- output. A command that is started later inherits `gate`, and so keeps it open.
+-- output. Commands that are started later inherit `gate` and keep it open.
 -- @string command a command of the shell, without redirection of its input
 function measure.start(command)
   local gate = os.tmpname()
@@ -71,8 +71,8 @@ function measure.start(command)
   return process
 end
 
--- Returns the calls of step that make a sample, after a warm-up, and how many samples fit the
--- budget.
+-- Returns the number of calls of step in a sample, after a warm-up, and the number of samples that
+-- fit the budget.
 local function size_of_sample(step, wait, seconds)
   measure.timed(step, wait, 1)
   local calls, t = 1, measure.timed(step, wait, 1)
@@ -85,9 +85,10 @@ local function size_of_sample(step, wait, seconds)
 end
 
 --- Returns the seconds per call of each step: a list of samples for each, taken in turn (A B A B
--- ...), of `shortest` seconds each (SECONDS), three at least, as many as fit the budget; steps
--- below 10 ms get half of it. The machine may be slow for half a second (when its host takes freed
--- memory back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
+-- ...), of `shortest` seconds each (SECONDS), at least three, as many as fit the budget; steps
+-- below 10 ms get half of it. The machine may be slow for half a second (while its host takes freed
+-- memory back), so samples are not shorter. A step may return before its work is done; wait waits
+-- for all of it.
 function measure.in_turn(steps, wait, shortest)
   local calls, out, n = {}, {}, 0
   for k, step in ipairs(steps) do
@@ -106,7 +107,7 @@ function measure.in_turn(steps, wait, shortest)
 end
 
 --- Takes samples of a step for `served`. Prints a line with the number of turns that the samples
--- need; then, for each line of the input, runs for half a second and prints the seconds per call.
+-- need; then, for each input line, runs for half a second and prints the seconds per call.
 -- @tparam table more other fields of the first line
 function measure.serve(step, wait, shortest, more)
   local calls, most = size_of_sample(step, wait, shortest)
@@ -127,8 +128,8 @@ local function read_answer(process, command)
   return process.from:read() or error("this ended before its turn was over: " .. command, 0)
 end
 
---- Runs commands that call `serve` in turn. Returns a list of samples for each command, and the
--- tables of their first lines.
+--- Runs, in turn, commands that call `serve`. Returns a list of samples for each command, and the
+-- tables in their first lines.
 function measure.served(commands)
   local processes, first, out, turns = {}, {}, {}, 0
   for k, command in ipairs(commands) do
@@ -149,13 +150,13 @@ function measure.served(commands)
   for _, process in ipairs(processes) do
     process.gate:close()
   end
-  for k = #processes, 1, -1 do           -- the last one ends first: it keeps the other gates open
+  for k = #processes, 1, -1 do           -- the last one first: it keeps the other gates open
     processes[k].from:close()
   end
   return out, first
 end
 
---- Returns the same of one step.
+--- Returns the samples of a single step, measured like `in_turn`.
 function measure.samples(step, wait) return measure.in_turn({step}, wait)[1] end
 
 function measure.median(list)
@@ -165,8 +166,8 @@ function measure.median(list)
   return n % 2 == 1 and t[(n + 1) / 2] or (t[n / 2] + t[n / 2 + 1]) / 2
 end
 
---- Prints one record; `check`: numbers that must agree with the other systems'; `more`: fields
--- besides.
+--- Prints one record; `check`: numbers that must agree with those of the other systems; `more`:
+-- further fields.
 function measure.record(figure, variant, unit, list, check, more)
   local r = {figure = figure, variant = variant, unit = unit, value = measure.median(list),
     low = math.min(unpack(list)), high = math.max(unpack(list)), check = check}
@@ -175,7 +176,7 @@ function measure.record(figure, variant, unit, list, check, more)
   io.stdout:flush()
 end
 
---- Records a rate, `work` units in each of `seconds`.
+--- Records a rate: `work` units in each entry of `seconds`.
 function measure.rate(figure, variant, unit, work, seconds, check, more)
   local list = {}
   for i, s in ipairs(seconds) do list[i] = work / s end
@@ -191,7 +192,7 @@ local function status(key)
   end
 end
 
---- Returns the MiB of this process in memory, now and at most since forget_peak().
+--- Returns the MiB of memory that this process uses.
 function measure.resident() return status("VmRSS") end
 function measure.peak() return status("VmHWM") end
 function measure.forget_peak()
@@ -200,7 +201,7 @@ function measure.forget_peak()
   f:close()
 end
 
---- Writes the time by operator of one run to the error channel, with PROFILE=1.
+--- Writes the time by operator of one run to standard error if PROFILE=1.
 -- @string[opt] title a line before it
 function measure.profile(run, exe, title)
   if os.getenv("PROFILE") ~= "1" then return end

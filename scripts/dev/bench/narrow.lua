@@ -33,7 +33,7 @@ local function inner(x, size, name)
   return linear(y, size.width, name .. "_ff2")
 end
 
---- Returns layers that normalise after each sum, on (length, batch, width).
+--- Returns an encoder that normalises after each sum, on (length, batch, width).
 function narrow.encoder(size)
   local x = S.Variable("data")
   for i = 1, size.layers do
@@ -64,7 +64,7 @@ function narrow.causal(size, length)
     normalization = "batch", name = "softmax"}
 end
 
--- Returns the operations of the products of a step: `trained` counts both gradients.
+-- Returns the operations of the products of a step; `trained`: whether both gradients count.
 local function flop(size, length, batch, trained)
   local rows = length * batch
   local products = rows * size.width * (4 * size.width + 2 * size.inner)
@@ -82,8 +82,8 @@ local function same(symbol) return symbol end
 -- Returns the symbol with mixed precision.
 local function mixed(symbol) return (ty.amp.convert(symbol, {target = "bfloat16"})) end
 
--- How a figure's variants are bound: end of the figure's name, variant, function of the symbol, the
--- executor's precision.
+-- How a figure's variants are bound: ending of the figure's name, variant, conversion of the
+-- symbol, precision of the executor.
 local FLOAT32 = {ending = "", variant = "", convert = same}
 local MEDIUM = {ending = " bf16", variant = "medium", convert = same, precision = "medium"}
 local MIXED = {ending = " bf16", variant = "bfloat16", convert = mixed}
@@ -122,8 +122,8 @@ local function infer(figure, unit, rows, exe, variant, more)
   measure.profile(step, exe, figure .. " " .. variant)
 end
 
--- Measures training. The steps of `optimizer` are part of backward; the check is the first loss:
--- with rounded operands later ones differ more from step to step.
+-- Measures training. The steps of `optimizer` are part of backward. The check is the first loss
+-- only, since with rounded operands later losses differ more.
 local function train(figure, unit, rows, symbol, inputs, optimizer, how, more, fill)
   symbol = how.convert(symbol)
   local params = {}
@@ -149,7 +149,7 @@ end
 
 -- Peaks -------------------------------------------------------------------------------------------
 
--- Measures products of a type, with a side that the caches' blocks divide.
+-- Measures products of a type, with a side that is divisible by the blocks for the caches.
 local function peak(name, how)
   local symbol = S.FullyConnected{data = S.Variable("data"), num_hidden = PEAK_SIDE,
     no_bias = true, name = "fc"}
@@ -259,7 +259,7 @@ local function int8(figure, unit, rows, symbol, args, aux, inputs, variant, oper
   infer(figure, unit, rows, exe, variant, {flop = operations})
 end
 
--- Measures MiniLM as models.sh writes it, its products quantized.
+-- Measures MiniLM, as models.sh writes it, with quantized products.
 local function minilm(folder, sentences)
   local shape = {sentences, MINILM.pieces}
   local symbol, args, auxs = ty.onnx.import_model{folder .. "/" .. MINILM.file,

@@ -1,5 +1,5 @@
---- The networks of the benchmark as symbols. peer_nets.py says the same in
--- Python: shapes, names, order.
+--- The networks of the benchmark as symbols. peer_nets.py is the same in Python: shapes, names,
+-- order.
 local ty = require "tycho"
 local S = ty.sym
 
@@ -226,8 +226,7 @@ local function fused(x, layers, units, batch)
     state_size = units, num_layers = layers, mode = "lstm", name = "rnn"}
 end
 
--- Returns a node for each layer: the parameters of a layer are an array of their own, as in
--- PyTorch.
+-- Returns a node for each layer: each layer has a separate array of parameters, as in PyTorch.
 local function stacked(x, layers, units, batch)
   for l = 0, layers - 1 do
     local parameters = S.Variable{name = ("rnn_l%d_parameters"):format(l), init = ty.init.Zero()}
@@ -239,7 +238,8 @@ local function stacked(x, layers, units, batch)
 end
 
 --- Returns a language model; data and label are (steps, batch). kind: "fused", "stacked" (a node
--- for each layer), "unrolled", or "chunked" (fused, its last product and loss by rows).
+-- for each layer), "unrolled", or "chunked" (fused, with its last product and loss computed by
+-- rows).
 function nets.language(kind, layers, units, steps, batch)
   local x = S.Embedding{data = S.Variable("data"), input_dim = nets.VOCABULARY,
     output_dim = units, name = "embed"}
@@ -254,7 +254,7 @@ function nets.language(kind, layers, units, steps, batch)
     name = "softmax"}
 end
 
---- Returns a chain of n one-element operators that nothing fuses or merges away: every scalar
+--- Returns a chain of n one-element operators that cannot be fused or merged, since every scalar
 -- differs.
 function nets.chain(n)
   local x = S.Variable("data")

@@ -1,4 +1,4 @@
---- What the device does at most: a copy, which reads and writes each byte, and a product, in the
+--- Greatest rates of the device: a copy, which reads and writes each byte, and a product, in the
 -- precision of the other rows.
 local measure = require "measure"
 local ty = require "tycho"

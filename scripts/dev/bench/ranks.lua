@@ -1,13 +1,15 @@
---- What ranks of one machine take, in one go of some ten minutes, on two cores that are idle:
+--- Measures training with several ranks on one machine, in one run of about ten minutes on two idle
+-- cores:
 --
 --   build/tycho scripts/dev/bench/ranks.lua                     from the root of the sources
 --   build/tycho scripts/dev/bench/ranks.lua --python /tmp/venv/bin/python3
 --   build/tycho scripts/dev/bench/ranks.lua --quick             does all of it work?
 --
--- First two ranks of a thread each, ResNet-50 and the language model, against the same processes
--- without a store, in turns; with --python, which has PyTorch, its DDP over gloo between these.
--- Then predictions of scripts/scale_model.lua against the median of five runs, on one host and on
--- two (scripts/dev/two_hosts.sh, as root). What is in doc/scale_out.md comes from here.
+-- First two ranks with one thread each, ResNet-50 and the language model, compared with the same
+-- processes without a store, in turns; with --python, an interpreter that has PyTorch, also its DDP
+-- over gloo. Then predictions of scripts/scale_model.lua compared with the median of five runs, on
+-- one host and on two (scripts/dev/two_hosts.sh, as root). The figures in doc/scale_out.md come
+-- from here.
 
 local folder = arg[0]:match("^.*/") or "./"
 package.path = folder .. "?.lua;" .. folder .. "../../lib/?.lua;" .. package.path
@@ -54,7 +56,7 @@ end
 
 -- Two ranks in turns ------------------------------------------------------------------------------
 
--- rounds: ours, then PyTorch's, each in new processes; turns: of a round, with and without a store
+-- rounds: ours, then PyTorch's, each in new processes; turns: per round, with and without a store
 local TURNS = {
   { name = quick and "resnet20" or "resnet50", words = ("--model %s/net.json --shape %s")
     :format(place, quick and "3,32,32" or "3,224,224"), rounds = 4,
@@ -99,7 +101,7 @@ for i, rate in ipairs{ "1gbit", "100mbit" } do
     most = i == 1 and 2 ^ 24 or 2 ^ 22 }
 end
 
--- Runs a script and returns the figures that it writes to a file of that name.
+-- Runs a script and returns the figures that it writes to a file with this name.
 local function measure(way, script, words, name)
   local output = run(("%s%s %s%s.lua %s --write %s/%s"):format(way.start, TYCHO, SCRIPTS, script,
     words, place, name))

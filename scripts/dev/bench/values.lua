@@ -1,5 +1,5 @@
---- Values of the benchmark, the same in every system: a table of numbers in [0, 1), read in a
--- circle from a place that the array's name gives. peer_common.py says the same in Python.
+--- Values of the benchmark, equal in all systems: a table of numbers in [0, 1), read cyclically
+-- from a position that depends on the array's name. peer_common.py is the same in Python.
 local ffi = require "ffi"
 local ty = require "tycho"
 
@@ -21,8 +21,8 @@ local function compute_place(name)
   return place
 end
 
--- The circle of (number - shift) * scale in float32, until the next one is asked
--- for: memory is measured, too.
+-- The table of (number - shift) * scale in float32. Only the last one is kept, since memory is
+-- measured too.
 local floats, last_scale, last_shift = ffi.new("float[?]", COUNT), nil, nil
 local function circle(scale, shift)
   if scale ~= last_scale or shift ~= last_shift then
@@ -47,7 +47,7 @@ local function floor(out, n)
 end
 jit.off(floor)
 
--- Fills x by f, which gets its elements in CPU memory, wherever the array is.
+-- Fills x with f, which gets the elements in CPU memory, even if the array is elsewhere.
 local function fill(x, f)
   local here = x.context.device_type == "gpu" and x:copyto(ty.cpu(0)) or x
   f(here:data())
@@ -59,8 +59,8 @@ local function uniform(x, name, scale, shift)
   return fill(x, function(p) write(p, name, x.size, scale, shift) end)
 end
 
---- Fills a weight: uniform, of the variance that keeps relu's; of a language model
--- within 0.1; scales 1; all else 0.
+--- Fills a weight: uniform, with the variance that keeps relu's; within 0.1 in a language model;
+-- scales with 1; all others with 0.
 function values.parameter(x, name)
   if name:find("_gamma$") or name:find("_moving_var$") then
     x[":"] = 1
@@ -75,7 +75,7 @@ function values.parameter(x, name)
   return x
 end
 
---- Returns the parameter vector of a fused operator of some layers: their weights, then their
+--- Returns the parameter vector of a fused operator with several layers: their weights, then their
 -- biases.
 function values.lstm(x, layers, units, first)
   return fill(x, function(p)

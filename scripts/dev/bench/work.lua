@@ -1,5 +1,5 @@
---- What a step on a GPU comes to: floating point operations of its products and convolutions,
--- bytes of the operands of its steps, what the device is given to do.
+--- The work of a step on a GPU: floating-point operations of its products and convolutions, bytes
+-- of the operands of its steps, launches.
 local cjson = require "cjson"
 local ty = require "tycho"
 
@@ -46,10 +46,10 @@ function work.shapes(symbol, nodes, known)
   return at
 end
 
---- Returns the operations of a step: a product has two gradients as large as itself, except one
--- whose data depends on no parameter.
+--- Returns the operations of a step: a product has two gradients of the same cost, except one whose
+-- data depends on no parameter.
 -- @tparam table known shapes of arguments
--- @tparam table inputs names of arguments that are no parameters
+-- @tparam table inputs names of arguments that are not parameters
 function work.flop(symbol, known, inputs, train)
   local nodes = cjson.decode(symbol:tojson()).nodes
   local shapes, learns, sum = work.shapes(symbol, nodes, known), {}, 0
@@ -80,9 +80,9 @@ local function bytes_of_updates(exe)
   return bytes
 end
 
---- Returns what `step` comes to, which runs `exe` and, where it trains, the updates; nil on a CPU.
--- Its executor is timed step by step from then on.
--- @tparam table inputs names of arguments that are no parameters
+--- Returns the work of `step`, which runs `exe` and, in training, the updates; nil on a CPU. The
+-- executor is timed step by step from then on.
+-- @tparam table inputs names of arguments that are not parameters
 function work.of(exe, step, inputs, train)
   local context = ty.current_context()
   if context.device_type ~= "gpu" then return nil end

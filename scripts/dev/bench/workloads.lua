@@ -21,7 +21,7 @@ local quick = os.getenv("QUICK") == "1"
 
 local function make_shape(batch, shape) return {batch, unpack(shape)} end
 
--- Binds a symbol. inputs: arrays by name; every other argument gets its values, and with `train` a
+-- Binds a symbol. inputs: arrays by name; every other argument gets its values and, with `train`, a
 -- gradient.
 local function bound(symbol, inputs, train, lm)
   local req, shapes = {}, {}
@@ -37,7 +37,7 @@ local function bound(symbol, inputs, train, lm)
     else values.parameter(x, name) end
   end
   for name, x in pairs(exe.aux_dict) do
-    if not name:find("_fused_") then values.parameter(x, name) end  -- states of updates begin at 0
+    if not name:find("_fused_") then values.parameter(x, name) end  -- states of updates start at 0
   end
   ty.waitall()
   return exe
@@ -73,7 +73,7 @@ local function trainer(symbol, exe, lr, share)
   end
 end
 
--- Returns the same without arrays for gradients: the step is part of backward.
+-- Returns a training function without gradient arrays: the update is part of backward.
 local function with_fused_update(symbol, inputs, lr, share, lm)
   local params = {}
   for _, name in ipairs(symbol:list_arguments()) do
@@ -160,8 +160,7 @@ local function language(kind, size, train)
   return exe, inputs, train and trainer(symbol, exe, LM_RATE, 1 / (steps * batch))
 end
 
--- Measures the fused operator and unrolled cells; their samples are taken in turn, since their
--- ratio is asked for.
+-- Measures the fused operator and unrolled cells, in turn, since their ratio is a figure.
 function workloads.W5()
   for _, size in ipairs(LM) do
     local exes, steps, checks, inputs = {}, {}, {}, nil
@@ -196,7 +195,7 @@ local function bucketing(kind, top)
   return module, describe
 end
 
--- Fills parameters where they are; a module asks it with descriptions
+-- Fills parameters in place; a module calls it with descriptions.
 local Filled = ty.init.Initializer:extend("Filled")
 function Filled:__call(desc, x)
   if desc.name == "rnn_parameters" then
@@ -206,8 +205,8 @@ function Filled:__call(desc, x)
   end
 end
 
--- Loads what a first call loads, so that memory and time counted later belong to the work. Modules
--- are loaded at their first use here, in the peers by `import`.
+-- Loads everything that a first call loads, so that memory and time measured later belong to the
+-- work. Here modules are loaded at their first use, in the peers by `import`.
 local function settle()
   for _, name in ipairs{"mod", "optimizer", "io", "init"} do assert(ty[name]) end
   local x = ty.sym.Convolution{data = ty.sym.Variable("data"), kernel = {3, 3},
@@ -220,9 +219,9 @@ local function settle()
   ty.waitall()
 end
 
---- Runs each kind in a separate process, for the memory; fused with arrays for gradients and with
--- the optimizer's steps in backward. "chunked" is a separate row: the last product and its loss
--- by parts, against PyTorch's function for that.
+--- Runs each kind in a separate process, to measure its memory; fused with gradient arrays and with
+-- the optimizer's steps in backward. "chunked" is a separate row: the last product and its loss in
+-- parts, compared with PyTorch's function for this.
 function workloads.W6(again)
   for _, kind in ipairs{"fused", "fused:in backward", "chunked"} do again("buckets:" .. kind) end
 end
@@ -301,7 +300,8 @@ end
 
 -- Models of others -------------------------------------------------------------------------------
 
--- Returns what models.json says of an input: whole numbers below one, ones, or numbers around 0.
+-- Returns the values that models.json specifies for an input: whole numbers below one, ones, or
+-- numbers around 0.
 local function model_input(model, name, shape)
   local below = model.below and model.below[name]
   for _, one in ipairs(model.ones or {}) do
@@ -320,8 +320,8 @@ local function model_named(name)
   error("models.json has no " .. name)
 end
 
---- Measures one ONNX file of models.json in the folder TYCHO_BENCH_MODELS. Runs may run ahead of
--- the script, as in its other workloads.
+--- Measures one ONNX file of models.json in the folder TYCHO_BENCH_MODELS. The script does not wait
+-- between runs, as in the other workloads.
 function workloads.model(name)
   local model = model_named(name)
   local path = os.getenv("TYCHO_BENCH_MODELS") .. "/" .. model.file
@@ -338,8 +338,8 @@ function workloads.model(name)
   measure.profile(step, exe)
 end
 
---- Measures the import of the largest ONNX file of models.json: milliseconds (the first one reads
--- the table of operators, too, and is left out) and MiB that the process takes for it.
+--- Measures the import of the largest ONNX file of models.json: milliseconds (without the first
+-- import, which also reads the table of operators) and MiB of the process.
 function workloads.imports()
   local model = model_named("sentences")
   local path = os.getenv("TYCHO_BENCH_MODELS") .. "/" .. model.file
@@ -374,9 +374,9 @@ local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "re
   "lstm 2x200 T60", "lstm 4x1024 T35"}
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
---- Runs each network in a separate process: planned bytes and the most that the process held
--- (batch 8). Training is done by a fused optimizer and, for comparison, with arrays for gradients.
--- The LSTMs have an array of parameters for each layer, as PyTorch's.
+--- Runs each network in a separate process: planned bytes and the greatest memory of the process
+-- (batch 8). Training uses a fused optimizer and, for comparison, gradient arrays. The LSTMs have a
+-- separate array of parameters for each layer, as in PyTorch.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
     local modes = quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}
@@ -384,7 +384,7 @@ function workloads.W8(again)
   end
 end
 
--- Returns an executor, a step of the mode, and the data, which the executor has a copy of.
+-- Returns an executor, a step of the mode, and the data, of which the executor has a copy.
 local function memory_step(name, mode)
   local layers, units, steps = name:match("^lstm (%d+)x(%d+) T(%d+)")
   local symbol, inputs, share, lm
@@ -439,7 +439,7 @@ local function binding(figure, kind, make, n)
   end
   for i = 1, n do
     out[i] = once()
-    collectgarbage()                                   -- as `del` does in the peers
+    collectgarbage()                                   -- like `del` in the peers
   end
   measure.record(figure, kind, "ms", out)
 end
@@ -533,8 +533,8 @@ function workloads.W10()
   end
 end
 
--- Workloads of other files, which are read when they run: what one of them loads is not in the
--- heap that the others' collector goes through.
+-- Workloads in other files, which are loaded when they run, so that their data do not add to the
+-- heap that the garbage collector visits in other workloads.
 local FILES = {peaks = "peaks", W11 = "growth", loader = "loading", decode = "decoding",
   W12 = "narrow", W13 = "narrow", W14 = "narrow"}
 

@@ -1,6 +1,6 @@
--- Doors: functions of the C library that one file of native/ alone may use: those of memory and the
+-- Doors: functions of the C library that only one file of native/ may use: those for memory and the
 -- system, so that a test can let each of their calls fail (native/base/gate.h), and those that read
--- and write numbers as the program's locale has them. Read from the symbols that object files use.
+-- and write numbers in the program's locale. Uses are read from the symbols of object files.
 
 local graph = require "check.graph"
 
@@ -26,10 +26,10 @@ for door, names in pairs {
   end
 end
 
--- The gate's own streams read and write for the C library.
+-- The gate's streams read and write for the C library.
 local GATE = "native/base/gate.c"
 
--- Returns the name as it was written, for "__read_chk", "open64", "__open_2".
+-- Returns the source name of a symbol: for "__read_chk", "open64", "__open_2".
 local function written(name)
   name = name:gsub("^__", ""):gsub("_chk$", ""):gsub("_2$", ""):gsub("64$", "")
   return name

@@ -1,10 +1,10 @@
--- Arrows of the code: who includes, requires and calls whom.
+-- Arrows of the code: which file includes, requires and calls which.
 --
 -- An arrow is { kind = "include" | "call" | "require", file =, line =, target = the other file,
 -- what = the name used, by = the function or table that uses it }. Calls are read from object
--- files: a relocation says which function uses which symbol of another file, whatever the source
--- looked like before the preprocessor. Tables of functions (operators, kernels) are used by data;
--- the arrow then begins at the table.
+-- files: a relocation shows which function uses which symbol of another file, independent of
+-- macros. Tables of functions (operators, kernels) are used by data; the arrow then begins at the
+-- table.
 
 local source = require "check.source"
 
@@ -21,7 +21,7 @@ local function folder_of(path)
   return path:match("^(.*/)") or ""
 end
 
--- Returns the file that `#include "name"` in `path` reads, or nil when the build makes it.
+-- Returns the file that `#include "name"` in `path` reads; nil if the build makes it.
 local function included_file(path, name)
   for _, folder in ipairs { folder_of(path), "native/" } do
     local file = folder .. name
@@ -51,8 +51,8 @@ end
 
 -- -- symbols --------------------------------------------------------------------------------------
 
--- Returns what readelf prints of one object: sections by number, symbols, relocations by name of
--- the section.
+-- Returns readelf's information about one object: sections by number, symbols, relocations by name
+-- of the section.
 local function new_object(path)
   return { path = path, sections = {}, symbols = {}, relocations = {} }
 end
@@ -110,7 +110,7 @@ local function read_objects(paths)
   return objects
 end
 
--- Returns the name of the function or table that holds a relocated place.
+-- Returns the name of the function or table that contains a relocated place.
 local function holder(object, relocation)
   local section = object.sections[relocation.section]
   for _, symbol in ipairs(object.symbols) do
@@ -122,9 +122,9 @@ local function holder(object, relocation)
   end
 end
 
--- Returns the line of an arrow. Object files do not say it: it is the first one that names what is
--- used, from the beginning of the function that uses it on, else (the compiler has put one function
--- into another) from the beginning of the file.
+-- Returns the line of an arrow. Object files do not contain it: it is the first line from the
+-- beginning of the using function on that names the used symbol or, if the compiler has inlined the
+-- function, the first one in the file.
 function graph.line(arrow)
   if arrow.line then
     return arrow.line
@@ -143,8 +143,8 @@ function graph.line(arrow)
   return first or 1
 end
 
--- Returns the objects of `files` below the folder `build`: path of the object -> source. An object
--- without its source is old.
+-- Returns the objects of `files` below the folder `build`: path of the object -> source. Objects
+-- without a source are outdated and left out.
 local function find_objects(files, build)
   local sources, paths = {}, {}
   for _, path in ipairs(files) do
@@ -168,12 +168,11 @@ local function add_call(arrows, seen, arrow)
   end
 end
 
--- What is outside of native/ calls the library through its interface.
+-- Callers outside native/ use the library through its interface.
 local INTERFACE = "native/tycho.h"
 
 -- Returns arrows of calls, the global symbols (list of { name =, file = }), the number of objects,
--- and what is used of others' libraries (list of { name =, file =, by = }). `build` holds
--- native/*.o as make wrote it.
+-- and uses of other libraries (list of { name =, file =, by = }). `build` contains native/*.o.
 function graph.symbols(files, build)
   local sources = find_objects(files, build)
   local objects = read_objects(sources)
@@ -225,9 +224,8 @@ local function add_require(arrows, path, line, target, name)
   end
 end
 
--- Requires of our modules, also those inside functions. Whoever names a module in quotes knows it,
--- whether he hands the name to require at once, later or through a table; the same with a path of
--- the native house.
+-- Finds requires of our modules, also inside functions. A module name in quotes counts as a use,
+-- whether it is passed to require directly, later or through a table; so does a path in native/.
 function graph.requires(files)
   local arrows = {}
   for _, path in ipairs(files) do
@@ -245,8 +243,8 @@ end
 
 -- -- circles --------------------------------------------------------------------------------------
 
--- Returns the shortest way from `start` back to itself as a list of arrows, or nil. `nexts[a]` is a
--- list of { name, arrow }.
+-- Returns the shortest path from `start` back to itself as a list of arrows, or nil. `nexts[a]` is
+-- a list of { name, arrow }.
 local function way_back(nexts, start)
   local came, queue, at = {}, { start }, 1
   while queue[at] do
@@ -288,8 +286,8 @@ local function by_name(arrows, name_of)
   return nexts, names
 end
 
--- Returns the circles among arrows, each a list of arrows; `name_of(file)` is what an arrow begins
--- or ends at (nil: not counted).
+-- Returns the circles among arrows, each as a list of arrows; `name_of(file)` returns the node of a
+-- file (nil: not counted).
 function graph.circles(arrows, name_of)
   local nexts, names = by_name(arrows, name_of)
   local reported, circles = {}, {}

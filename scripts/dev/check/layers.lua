@@ -1,4 +1,4 @@
--- Arrows that may not be: those that run up or aside, those that open a private header, and
+-- Finds forbidden arrows: those that lead up or sideways, those that use a private header, and
 -- circles.
 
 local graph = require "check.graph"
@@ -18,7 +18,7 @@ local REMEDY = {
 
 -- -- arrows ---------------------------------------------------------------------------------------
 
--- Returns what is said against an arrow from one room to another, or nil.
+-- Returns the objection to an arrow from one room to another; nil if it is allowed.
 local function objection(from, to)
   if from.house ~= to.house then
     return "knows tycho.h only, not"
@@ -90,8 +90,8 @@ end
 
 -- -- all ------------------------------------------------------------------------------------------
 
--- Reports what is wrong with the arrows of one house. Files may not include or require each other
--- in a circle, nor, within a room, call each other in one.
+-- Reports forbidden arrows of one house. Files may not include or require each other in a circle,
+-- nor call each other in a circle within a room.
 function layers.check(report, arrows)
   local files, calls = {}, {}
   for _, arrow in ipairs(arrows) do

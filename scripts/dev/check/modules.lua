@@ -1,4 +1,4 @@
--- What holds for modules of Lua: no globals, things that one file alone does, names written out.
+-- Checks of Lua modules: no globals, certain calls in one file only, complete module names.
 
 local bytecode = require "jit.bc"
 local source = require "check.source"
@@ -27,7 +27,7 @@ function modules.check(report, path)
   end
 end
 
--- Returns the instructions of a function and of those in it, as text.
+-- Returns the instructions of a function and of its inner functions, as text.
 local function listing(f)
   local parts = {}
   local function write(_, ...)
@@ -39,7 +39,7 @@ local function listing(f)
   return table.concat(parts)
 end
 
--- Checks any file of Lua: it must compile and write no global variable.
+-- Checks any Lua file: it must compile and write no global variable.
 function modules.check_globals(report, path)
   local f, complaint = loadfile(path)
   if not f then

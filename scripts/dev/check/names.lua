@@ -1,12 +1,12 @@
--- Names of C: global symbols have a prefix, static functions that of their file, and nothing has
--- the name of another thing.
+-- Names of C: global symbols have a prefix, static functions that of their file, and no two types
+-- have the same name.
 
 local source = require "check.source"
 
 local names = {}
 
--- A global symbol says whose it is: "tensor_make", never "make". The program's entry and the verb
--- that every room begins its errors with have no owner.
+-- A global symbol names its owner: "tensor_make", never "make". The program's entry, and the verb
+-- with which every room begins its errors, have no owner.
 local OWNERLESS = { main = true, fail = true }
 
 function names.check_globals(report, globals)
@@ -17,11 +17,11 @@ function names.check_globals(report, globals)
   end
 end
 
--- Where static functions begin with a word of their file's or folder's name. Those of isa folders
--- are loops of one kind, whose names end in a dtype.
+-- Folders in which static functions begin with a word of their file's or folder's name. Those in
+-- isa folders are loops of one kind, whose names end in a dtype.
 local PREFIXED = { "^native/pass/", "^native/kernel/" }
 
--- Returns whether a word is one of a path, in the singular or the plural.
+-- Returns whether a word occurs in a path, in the singular or the plural.
 local function is_word_of(word, path)
   for part in path:gmatch("%a+") do
     if part == word or part == word .. "s" then
@@ -30,8 +30,8 @@ local function is_word_of(word, path)
   end
 end
 
---- Checks that static functions of pass and kernel begin with a word of their path. A definition
--- begins at the beginning of a line.
+--- Checks that static functions in pass and kernel begin with a word of their path. A definition
+-- begins in the first column.
 function names.check_statics(report, path)
   local prefixed = path:find("/isa/") == nil and path:find("%.c$") ~= nil
   for _, pattern in ipairs(prefixed and PREFIXED or {}) do
@@ -57,7 +57,7 @@ local function definitions(file, found)
   end
 end
 
--- Checks that a struct, union or enum is defined once: two of one name mislead readers and
+-- Checks that each struct, union or enum is defined once: two with one name mislead readers and
 -- debuggers.
 function names.check_types(report, files)
   local first = {}

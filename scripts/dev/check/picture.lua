@@ -1,15 +1,16 @@
--- The picture of both houses as SVG: rooms as boxes on their floors, arrows from who knows to what
--- he knows. An arrow that follows from others is left out. One that runs up is red: there should be
--- none.
+-- Draws both houses as SVG: rooms as boxes on their floors, arrows from a room to the rooms that it
+-- knows. Arrows that follow from others are left out. An arrow that leads up is red; there should
+-- be none.
 --
--- An arrow goes straight down where no box is in its way, else, to the next floor, along a line
--- that all such arrows to one room share, else around the house on the left.
+-- An arrow leads straight down if no box is in its way. Otherwise, to the next floor, it uses a
+-- line that all such arrows to one room share; to lower floors it goes around the house on the
+-- left.
 
 local rooms = require "check.rooms"
 
 local WIDTH, HOUSE, WALL = 1200, 522, 44 -- of all, of a house, of tycho.h
-local BOX, STOREY, TOP = 46, 70, 56      -- heights: a box, a floor, above the roof
-local MARGIN, GAP, HEAD = 30, 10, 7      -- around, between boxes, of an arrow
+local BOX, STOREY, TOP = 46, 70, 56      -- heights: box, floor, above the roof
+local MARGIN, GAP, HEAD = 30, 10, 7      -- around, between boxes, of arrow heads
 local LANE = 10                          -- between shared lines
 local TWELFTH = HOUSE / 12
 
@@ -35,7 +36,7 @@ local function is_up(from, to)
   return from.house == to.house and to.floor >= from.floor
 end
 
--- Returns whether `to` is known by way of a third room.
+-- Returns whether `from` knows `to` through a third room.
 local function follows(known, from, to)
   local function reaches(room)
     for next in pairs(known[room] or {}) do
@@ -51,7 +52,7 @@ local function follows(known, from, to)
   end
 end
 
--- Returns the arrows to be drawn, in the order of the floors: list of { from =, to = }.
+-- Returns the arrows to draw, in the order of the floors: list of { from =, to = }.
 local function drawn_arrows(known)
   local list = {}
   rooms.each(function(from)
@@ -91,7 +92,7 @@ local function rooms_between(from, to)
   return list
 end
 
--- Returns the middle of the widest way straight down that no box is in, or nil.
+-- Returns the middle of the widest straight way down without a box; nil if there is none.
 local function free_way(from, to)
   local left, right = math.max(from.left, to.left), math.min(from.right, to.right)
   local between, starts = rooms_between(from, to), { left }
@@ -113,9 +114,9 @@ local function free_way(from, to)
   return best
 end
 
--- Gives each arrow `x`, its way straight down, or the room that it leads to a `lane`, the number of
--- the line that such arrows share, counted from the floor above. lanes[house][floor] of them are
--- needed below each floor.
+-- Gives each arrow `x`, its way straight down, or gives the room that it leads to a `lane`, the
+-- number of the line that such arrows share, counted from the floor above. lanes[house][floor] is
+-- the number of lines below each floor.
 local function find_ways(arrows)
   local lanes = { [rooms.lua] = {}, [rooms.native] = {} }
   for _, arrow in ipairs(arrows) do
@@ -134,7 +135,8 @@ local function find_ways(arrows)
   return lanes
 end
 
--- Returns where at a room's edge a shared line begins or ends: farthest from its other arrows.
+-- Returns the place at a room's edge where a shared line begins or ends: farthest from its other
+-- arrows.
 local function free_end(arrows, side, room)
   local best, width = nil, -1
   for x = room.left + GAP, room.right - GAP do
@@ -162,7 +164,7 @@ local function find_ends(arrows)
   end
 end
 
--- Sets the heights of the floors, from the ground up; returns where the ground is.
+-- Sets the heights of the floors, from the ground up; returns the height of the ground.
 local function place_upright(lanes)
   local height = 0
   for _, house in ipairs(rooms.houses) do

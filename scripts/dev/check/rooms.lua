@@ -1,15 +1,15 @@
--- The rooms of both houses, floor by floor from the ground up. A file knows its own room and the
--- floors below; rooms of one floor do not know each other, and none knows what is above it.
+-- The rooms of both houses, floor by floor from the ground up. A file may use its own room and the
+-- floors below; rooms of one floor may not use each other, and none may use rooms above it.
 --
--- A room: `name`, that of its folder; `is` = what it is, for the picture; `at` = where on its floor
--- the picture has it: left edge and width in twelfths of the house; `path` = a pattern of its files
--- paths, where they are not in such a folder. Of rooms of C, `public` = the headers that others
--- may include, the rest is private; `only` = the rooms that it knows, where these are fewer than
--- all below.
+-- Fields of a room: `name`, that of its folder; `is`, its description for the picture; `at`, its
+-- place in the picture: left edge and width in twelfths of the house; `path`, a pattern of its
+-- files' paths, if they are not in a folder of this name. For rooms of C also `public`, the headers
+-- that others may include, all others being private; `only`, the rooms that it may use, if these
+-- are fewer than all below.
 
 local rooms = {}
 
--- The interface of the native library: everybody may include it, and the house of Lua knows nothing
+-- The interface of the native library: every file may include it, and the Lua house may use nothing
 -- else of C.
 rooms.interface = {
   name = "tycho.h", path = "native/tycho%.h$", is = "the functions of the library",
@@ -25,7 +25,8 @@ rooms.native = { title = "native", {
       "whole_file.h" } },
 }, {
   { name = "device", is = "processors, queues, storage",
-    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h", "queue.h",
+    public = { "collective.h", "device.h", "order.h", "platform.h", "pool.h", "profile.h",
+      "queue.h",
       "timing.h" } },
 }, {
   { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
@@ -35,7 +36,8 @@ rooms.native = { title = "native", {
       "conv/winograd.h", "element/boxes.h", "element/choice.h", "element/corners.h",
       "element/deform.h", "element/density.h", "element/entropy.h", "element/hawkes.h",
       "element/levels.h", "element/proposal.h", "element/regions.h", "element/resample.h",
-      "epilogue.h", "gemm/attend.h", "gemm/gemm.h", "gemm/levels.h", "grain.h", "kernel.h", "lapack.h", "onednn.h",
+      "epilogue.h", "gemm/attend.h", "gemm/gemm.h", "gemm/levels.h", "grain.h", "kernel.h",
+      "lapack.h", "onednn.h",
       "primitives.h", "reduce/reduce.h", "strided_copy.h", "variates.h", "vec/cell.h", "vec/norm.h",
       "vec/pool.h", "vec/sampler.h", "vec/softmax.h", "vec/update.h", "vec/vec.h" } },
 }, {
@@ -46,7 +48,8 @@ rooms.native = { title = "native", {
     public = { "dispatch.h", "formula.h", "infer.h", "op.h", "param.h", "registry.h",
       "signature.h" } },
   { name = "image", is = "pixels, codecs", at = { 9, 3 },
-    only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h", "pixel.h", "taps.h" } },
+    only = { base = true, device = true, tensor = true },
+    public = { "codec.h", "image.h", "pixel.h", "taps.h" } },
 }, {
   { name = "imperative", is = "calls at once", at = { 0, 2.6 },
     public = { "call_cache.h", "imperative.h" } },
@@ -62,7 +65,8 @@ rooms.native = { title = "native", {
   { name = "pass", is = "from a graph to a program", at = { 2.6, 7.2 },
     public = { "control_flow.h", "extract.h", "gradient.h", "program.h", "rewrite.h" } },
 }, {
-  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 }, public = { "exec.h" } },
+  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 5.4 },
+    public = { "exec.h" } },
   { name = "comm", is = "sums over hosts", at = { 8.2, 1.6 },
     only = { base = true, device = true, tensor = true }, public = {} },
 }, {
@@ -124,7 +128,7 @@ for _, house in ipairs(rooms.houses) do
   end
 end
 
--- Returns the room of a file, or nil.
+-- Returns the room of a file; nil if there is none.
 function rooms.of(path)
   for _, room in ipairs(all) do
     if path:find("^" .. room.path) then

@@ -1,8 +1,8 @@
--- Commands.
+-- Runs commands.
 
 local shell = {}
 
--- Returns what a command prints, errors included, and its exit status.
+-- Returns a command's output, including errors, and its exit status.
 function shell.output(command)
   local pipe = assert(io.popen(command .. " 2>&1; echo $?"))
   local text, status = pipe:read("*a"):match("^(.-)(%d+)%s*$")

@@ -1,4 +1,4 @@
--- Source files of a checkout, and their text without comments and without what is in quotes.
+-- Source files of a checkout, and their text without comments and the contents of strings.
 
 local source = {}
 
@@ -19,8 +19,8 @@ local function blank(text)
   return (text:gsub("[^\n]", " "))
 end
 
--- Returns the position of the last character of a comment or a long string of Lua that begins at
--- `at`, or nil; and whether it is a string.
+-- Returns the position of the last character of a Lua comment or long string that begins at `at`,
+-- or nil; and whether it is a string.
 local function lua_end(text, at)
   local level = text:match("^%-%-%[(=*)%[", at) or text:match("^%[(=*)%[", at)
   if level then
@@ -93,7 +93,7 @@ local function line_at(text, place)
   return 1 + select(2, text:sub(1, place):gsub("\n", ""))
 end
 
--- Returns the lines of strings that have several lines.
+-- Returns the lines within strings that have several lines.
 local function long_lines(path, text)
   local set = {}
   each_aside(path, text, function(start, stop, is_string)

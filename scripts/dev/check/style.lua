@@ -1,4 +1,4 @@
--- Sizes and lines: columns, length of files and functions, one statement per line, tabs and white
+-- Sizes and lines: columns, lengths of files and functions, one statement per line, tabs and white
 -- space.
 
 local source = require "check.source"
@@ -32,8 +32,8 @@ local function opened(line, open, close)
   return select(2, line:gsub(open, "")) - select(2, line:gsub(close, ""))
 end
 
--- Returns how many lines a call takes that begins with text on line i; nil if too many, or none
--- begins.
+-- Returns the number of lines of a call that begins with text on line i; nil if it has too many, or
+-- if there is no such call.
 local function call_lines(code, i)
   local depth = code[i]:find("^[%a_][%w_.]*%([\"']") and 0
   for k = i, depth and math.min(i + SOON - 1, #code) or 0 do
@@ -93,8 +93,8 @@ end
 
 -- -- statements -----------------------------------------------------------------------------------
 
--- Returns the number of statements that end on a line of C: its semicolons outside parentheses; and
--- the depth after it. Members of a struct on one line are none.
+-- Returns the number of statements that end on a line of C, which is that of semicolons outside
+-- parentheses, and the depth after it. Members of a struct on one line do not count.
 local function c_statements(line, depth)
   local count = 0
   local is_struct = line:find("%f[%w_]struct%s[^()]*{") or line:find("%f[%w_]union%s[^()]*{")
@@ -105,8 +105,7 @@ local function c_statements(line, depth)
   return is_struct and 1 or count, math.max(depth, 0)
 end
 
--- Statements of a line of Lua that words show: those of functions written in it count
--- by themselves.
+-- Statements of a Lua line that keywords show; statements of functions inside it count separately.
 local FUNCTION = "^(.*)%f[%w_]function%f[^%w_]%s*[%w_.:]*%b()(.-)%f[%w_]end%f[^%w_](.*)$"
 
 local function lua_statements(line)
@@ -147,7 +146,7 @@ end
 
 -- -- sizes ----------------------------------------------------------------------------------------
 
--- Returns a function opens in the first column and closes with } or end there.
+-- Returns whether a function opens in the first column and closes with } or end there.
 local function opens_function(path, line)
   if path:match("%.lua$") then
     return line:match("^local%s+function") or line:match("^function")

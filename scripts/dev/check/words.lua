@@ -1,12 +1,12 @@
--- Words that names of the code do not use: each stood for something of ours, or for several things,
--- where the field has a word. A name is taken apart at underscores and capitals ("best_place",
--- "bestPlace"); comments and texts are plain English and are not looked at.
+-- Words that names in the code may not contain: each stood for a concept of our own, or for
+-- several, for which there is an established word. Names are split at underscores and capitals
+-- ("best_place", "bestPlace"); comments and strings are not checked.
 
 local source = require "check.source"
 
 local words = {}
 
--- word -> what to say instead
+-- word -> replacement
 local REPLACED = {
   absorb = "fuse", absorbed = "fused",
   arr = "operand",
@@ -36,7 +36,7 @@ local REPLACED = {
   wish = "request",
 }
 
--- Where a word stays: names that users' code has, the field's own terms, the checks of rooms.
+-- Exceptions: names in users' code, established terms, the checks of rooms.
 local KEPT = {
   { "^native/tycho%.h$", "place" }, { "^native/exec/", "place" },
   { "^native/lazy/build", "place" }, { "^native/lazy/build", "ty_place" },
@@ -53,7 +53,7 @@ local function may_stay(path, name, word)
   end
 end
 
--- Calls f for each word of a name, in small letters.
+-- Calls f for each word of a name, in lower case.
 local function each_word(name, f)
   for part in name:gsub("(%l)(%u)", "%1_%2"):gmatch("%a+") do
     f(part:lower())

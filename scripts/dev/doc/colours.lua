@@ -1,4 +1,5 @@
--- Code as HTML with colours: Lua, C, shells, sessions at the prompt. What is not known stays plain.
+-- Syntax colouring of code as HTML: Lua, C, shell, sessions at the prompt. Unknown tokens stay
+-- plain.
 --
 --     colours.html("lua", code, link)    link(name): the address of what a name is, or nil
 
@@ -21,7 +22,7 @@ local WORDS = {
 }
 
 
--- Returns a text in quotes from i on.
+-- Returns the position of the last character of a string that begins at i.
 local function quoted(code, i)
   local quote = code:match("^[\"']", i)
   if not quote then
@@ -42,7 +43,7 @@ local function pattern(p)
 end
 
 
--- Returns a rule that matches only where a word may begin.
+-- Returns a rule that matches only at the beginning of a word.
 local function apart(p)
   return function(code, i)
     local before = i == 1 and "\n" or code:sub(i - 1, i - 1)
@@ -50,8 +51,8 @@ local function apart(p)
   end
 end
 
--- A language's tokens in the order in which they are tried: class, function of the code and a place
--- that gives the token's last character.
+-- Rules for the tokens of a language, in the order in which they are tried: class, and a function
+-- of the code and a position that returns the position of the token's last character.
 local RULES = {
   lua = {
     { "note", pattern "^%-%-%[(=*)%[.-%]%1%]" }, { "note", pattern "^%-%-[^\n]*" },
@@ -78,7 +79,7 @@ function colours.escape(text)
 end
 
 
--- Returns the token that begins at i: its class and its last character.
+-- Returns the token that begins at i: its class and the position of its last character.
 local function token(rules, code, i)
   for _, rule in ipairs(rules) do
     local last = rule[2](code, i)
@@ -114,7 +115,7 @@ local function in_language(language, code, link)
 end
 
 
--- Returns a session as HTML: lines with a sign are typed, the others answers.
+-- Returns a session as HTML: lines with a prompt are input, the others output.
 local function session(code, link)
   local out = {}
   for line in (code .. "\n"):gmatch("(.-)\n") do

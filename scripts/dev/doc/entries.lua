@@ -1,13 +1,13 @@
--- What the reference is about: classes, their methods and functions, found in the library itself:
--- what a namespace holds, what each function takes (its form), what its comment says.
+-- The contents of the reference: classes, their methods and functions, found in the loaded library:
+-- members of namespaces, forms of functions, comments.
 --
 --     local pages = entries.pages()       in order; each: file, title, intro, entries
 --     entries.address("mod:fit")          "reference_module.html#Module.fit", or nil
 --     entries.silent(pages)               options without a word: list of "Module:fit: monitor"
 --
--- An entry: title, id, kind ("class", "function", "method"), f (the function), call, lines,
--- options, results, inherited. What has neither form nor comment, or is "not
--- for users", is not shown.
+-- Fields of an entry: title, id, kind ("class", "function", "method"), f (the function), call,
+-- lines, options, results, inherited. Functions without form and comment, or with "not for users",
+-- are left out.
 
 local ty = require "tycho"
 local comments = require "tycho.prompt.comments"
@@ -18,8 +18,8 @@ local registry = require "tycho.op.registry"
 
 local entries = {}
 
--- file, title, what is on it: classes, or all that a namespace has beside them. `whole`: the first
--- class shows what it inherits as its own.
+-- file, title, contents: classes, or all further members of a namespace. `whole`: whether the first
+-- class lists inherited members as its own.
 local PAGES = {
   { "ndarray", "NDArray", "nd.NDArray" },
   { "arrays", "Arrays: ty.nd", "nd", "nd.contrib" },
@@ -82,11 +82,11 @@ end
 
 local addresses = {}                                     -- function or class -> "file.html#id"
 local by_name = {}                                       -- "Module:fit" -> address
-local last_names = {}                                    -- "fit" -> a method's; false: of several
+local last_names = {}                                    -- "fit" -> address; false: several
 
 
--- Returns the key of a value: a function is the same with and without the wrapper that records its
--- caller.
+-- Returns the key of a value: a function with the wrapper that records its caller has the same key
+-- as without.
 local function key(x)
   return type(x) == "function" and manual.unwrapped(x) or x
 end
@@ -111,10 +111,10 @@ local function note_last(name, where)
 end
 
 
--- What the first parameter of a method is called that is defined with a point.
+-- Names of the first parameter of a method that is defined with a dot.
 local OBJECT = { self = true, _ = true, x = true }
 
--- Returns the sign between a class, or a namespace, and its function.
+-- Returns the sign between a class or a namespace and its function.
 local function separator(class, name, f, form, entry)
   local sign = form and form.func:match("([:.])" .. name .. "$")
   if sign or not class then
@@ -156,7 +156,7 @@ local function list_options(title, f, form, texts, common)
 end
 
 
--- Returns what comments say, and what they say of all options together.
+-- Returns the texts of comments, and their text about all options together.
 local function list_lines(texts, form)
   local lines = {}
   for _, entry in ipairs(texts) do
@@ -194,8 +194,8 @@ local function described(page, kind, title, f, form, texts, common)
 end
 
 
--- Returns the comment of a function that no line of code names: one with its name in a tag, or, of
--- a function of networks, that of the one of arrays.
+-- Returns the comment of a function that no line of code names: one with its name in a tag or, for
+-- a function of networks, that of the function of arrays.
 local function comment_elsewhere(title, name)
   local plain = title:gsub("^ty%.", "")
   for _, entry in ipairs(comments.named(name)) do
@@ -208,11 +208,11 @@ local function comment_elsewhere(title, name)
 end
 
 
--- How an operator is called whose work a function does.
+-- Short names of the operators that implement functions.
 local SHORT = { divide = "div", true_divide = "div", modulo = "mod", multiply = "mul",
   subtract = "sub", pow = "power" }
 
--- Returns what the operator says that a function without a comment stands for.
+-- Returns the description of the operator that a function without a comment calls.
 local function operator_doc(name)
   for _, pattern in ipairs{ "%s", "broadcast_%s" } do
     local known = registry.find(pattern:format(SHORT[name] or name))
@@ -223,7 +223,7 @@ local function operator_doc(name)
 end
 
 
--- Returns a function of a namespace, or of a class.
+-- Adds the entry of a function of a namespace or a class.
 local function add_function(page, owner, name, f, class)
   local form = manual.form(f, name)
   local entry = manual.comment(f)
@@ -256,7 +256,7 @@ local function sorted(t)
 end
 
 
--- Returns all methods of a class and its bases, or its own alone.
+-- Returns all methods of a class and its bases, or only its own.
 local function list_methods(class, whole)
   local all = {}
   while class and class.class_name ~= "Object" do
@@ -294,7 +294,7 @@ local function add_class(page, path, class, whole)
   local name = class.class_name
   local init = rawget(class, "init") or class.init
   local form = type(init) == "function" and manual.form(init, name)
-  local is_method = form and form.func:find(":init$")    -- of an object: KVStore's
+  local is_method = form and form.func:find(":init$")    -- such as KVStore
   form = not is_method and form or nil
   local base = rawget(class, "super")
   local common = base and find_address(base) and type(base.init) == "function"
@@ -321,7 +321,7 @@ local function add_class(page, path, class, whole)
 end
 
 
--- Returns all that a namespace holds: classes, bases before those that extend them, and functions.
+-- Adds all members of a namespace: classes, bases before their subclasses, and functions.
 local function add_namespace(page, space)
   local module, functions, classes = namespace(space), {}, {}
   for _, name in ipairs(members.list(module)) do
@@ -365,8 +365,8 @@ local function add_aliases(space, module, depth)
 end
 
 
--- Returns the comment of a namespace, without what it says of its files; "" of one without a module
--- of its own.
+-- Returns the comment of a namespace without the paragraph about its files; "" for one without a
+-- module.
 local function find_intro(space)
   local module = members.find_module(namespace(space))
   for _, entry in ipairs(module and comments.named(module:match("[%w_]+$")) or {}) do
@@ -383,7 +383,7 @@ end
 
 local all
 
---- Returns all pages; see above.
+--- Returns all pages; see the top of the file.
 function entries.pages()
   if all then
     return all
@@ -417,12 +417,13 @@ end
 
 -- Addresses ---------------------------------------------------------------------------------------
 
--- What variables are called in guides.
+-- Usual names of variables in guides.
 local VARIABLES = { mod = "Module", exe = "Executor", net = "Symbol", sym = "Symbol", x = "NDArray",
   it = "DataIter", kv = "KVStore" }
 
 
---- Returns where a name is described: "ty.io.NDArrayIter", "Module:fit", "mod:fit{...}", "fit".
+--- Returns the address of a name's description: "ty.io.NDArrayIter", "Module:fit", "mod:fit{...}",
+-- "fit".
 -- @string code
 function entries.address(code)
   entries.pages()
@@ -439,7 +440,7 @@ function entries.address(code)
 end
 
 
---- Returns the options that neither their row nor the text above explains.
+--- Returns the options that are explained neither in their row nor in the text above.
 function entries.silent(pages)
   local list = {}
   for _, page in ipairs(pages) do

@@ -1,10 +1,10 @@
--- Markdown as HTML. Understood are headings, paragraphs, fenced and indented code, tables, lists,
+-- Converts Markdown to HTML: headings, paragraphs, fenced and indented code, tables, lists,
 -- numbered lists, links, pictures, `code`, **bold**.
 --
 --     local text, id = markdown.html(source, links), markdown.anchor("A heading")
 --
--- `links.target(link)` is the address of a link; `links.code(code)` the address for what a piece
--- of code names, or nil. Both may be absent.
+-- `links.target(link)` returns the address of a link; `links.code(code)` the address for a piece of
+-- code, or nil. Both are optional.
 
 local colours = require "doc.colours"
 
@@ -13,7 +13,7 @@ local markdown = {}
 local escape = colours.escape
 
 
---- Returns the name of a heading in addresses.
+--- Returns the anchor of a heading.
 function markdown.anchor(text)
   return (text:lower():gsub("[^%w_]+", "-"):gsub("^%-", ""):gsub("%-$", ""))
 end
@@ -47,7 +47,8 @@ end
 
 
 -- Blocks ------------------------------------------------------------------------------------------
--- Each reads lines from i on and returns the next line's number, or nil if they are something else.
+-- Each function reads lines from i on and returns the next line's number; nil for another kind of
+-- block.
 
 local blocks = {}
 
@@ -97,7 +98,7 @@ function blocks.heading(lines, i, out, links)
 end
 
 
--- Returns the cells of a table's row. A bar inside `code` separates nothing.
+-- Returns the cells of a table's row. A bar inside `code` does not separate cells.
 local function row(line, tag, links)
   line = line:gsub("`[^`]*`", function(code) return (code:gsub("|", "\3")) end)
   local parts = {}
@@ -118,7 +119,7 @@ function blocks.table(lines, i, out, links)
   if lines[i]:find("[^|%s]") then
     out[#out + 1] = row(lines[i], "th", links)
   end
-  i = i + 2                                              -- the line of dashes says nothing more
+  i = i + 2                                              -- skip the line of dashes
   while lines[i] and lines[i]:find("^|") do
     out[#out + 1] = row(lines[i], "td", links)
     i = i + 1
@@ -172,7 +173,7 @@ end
 local ORDER = { "code", "indented", "heading", "table", "list", "numbers", "paragraph" }
 
 
---- Returns a page or a part of one.
+--- Returns a page or a part of one as HTML.
 -- @string text
 -- @tparam table links see above; `indented`: the language of indented code
 function markdown.html(text, links)

@@ -1,4 +1,4 @@
--- The page of foreign names, as Markdown, from the table that errors and the prompt's help read.
+-- The page of foreign names as Markdown, from the table that errors and the prompt's help use.
 --
 --     local page = names.page()       file, title, text
 

@@ -1,5 +1,5 @@
--- The pictures of the pages, drawn anew: by the code of doc/executors.md, by the scripts of
--- doc/gallery.md (which takes minutes), and samples of what those learn from.
+-- Redraws the pictures of the pages: with the code in doc/executors.md, with the scripts in
+-- doc/gallery.md (which takes minutes), and samples of their training data.
 --
 --     pictures.draw()
 
@@ -52,7 +52,7 @@ local function gallery()
 end
 
 
---- Draws all of them into doc/.
+--- Draws all pictures into doc/.
 function pictures.draw()
   executors()
   samples()

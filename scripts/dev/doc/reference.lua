@@ -1,13 +1,13 @@
--- A page of the reference as HTML; what is on it comes from `doc/entries.lua`.
+-- Converts a page of the reference to HTML; its contents come from `doc/entries.lua`.
 --
---     reference.html(page, links, guides)   links as in doc/markdown.lua; guides: that name it
+--        reference.html(page, links, guides)   links as in doc/markdown.lua
 
 local escape = require("doc.colours").escape
 local markdown = require "doc.markdown"
 
 local reference = {}
 
--- Returns a comment as HTML; "E(shape)" is short for an error with that code.
+-- Returns a comment as HTML; "E(shape)" is expanded to an error with that code.
 local function prose(lines, links)
   local text = table.concat(lines, "\n"):gsub("E%((%l+)%)", "error `%1`")
   return markdown.html(text, links)
@@ -87,7 +87,7 @@ end
 --- Returns a page as HTML.
 -- @tparam table page
 -- @tparam table links
--- @tparam {table,...} guides that name what is on the page: file, title
+-- @tparam {table,...} guides that refer to the page: file, title
 function reference.html(page, links, guides)
   links.indented = "lua"
   local named = {}

@@ -1,35 +1,35 @@
--- The search of the pages: an index from words to sections, and how a query is answered from it.
+-- The search of the pages: an index from words to sections, and the evaluation of queries.
 --
 --     local index = search.index(pages)      pages: file, title, body, weight
 --     search.find(index, "save a model")     sections, the best first: title, page, address
 --     search.script(index)                   the index as JavaScript, for find.js
 --
--- A section is a heading with the text below it. A word counts more in a heading than in a text,
--- more where it is rare, and more on some pages (`weight`). Words are compared without endings and
--- underscores; words of other libraries and synonyms (tycho/core/foreign.lua) lead to names here.
--- find.js does in a browser what `find` does; a spec compares them.
+-- A section is a heading with the text below it. A word counts more in a heading than in text, more
+-- if it is rare, and more on some pages (`weight`). Words are compared without endings and
+-- underscores; words of other libraries and synonyms (tycho/core/foreign.lua) lead to names of
+-- Tycho. find.js is the same as `find` for a browser; a spec compares them.
 
 local attrs = require "tycho.core.attrs"
 local foreign = require "tycho.core.foreign"
 
 local search = {}
 
-local HEADING, TITLE = 10, 3            -- what a word counts in a heading and in a page's title
+local HEADING, TITLE = 10, 3            -- factor in a heading and in a page's title
 local PART, PATH = 0.35, 0.3            -- "array" of NDArrayIter, "module" of "Module:fit" in one
 local SATURATION, LENGTH = 1.2, 0.5     -- BM25's k1 and b, for words of the text
 local SCALE = 10                        -- weights are whole numbers: tenths
-local SAME, PREFIX = 7, 5               -- tenths that a synonym and the beginning of a word count
-local LIMIT = 20                        -- sections that are shown
+local SAME, PREFIX = 7, 5               -- tenths for a synonym and for a prefix
+local LIMIT = 20                        -- most sections that are shown
 
--- Endings that make no difference, the longest first, and what takes their place.
+-- Endings that are ignored, the longest first, and their replacements.
 local ENDINGS = {
   { "izations", "iz" }, { "ization", "iz" }, { "izers", "iz" }, { "izer", "iz" }, { "izing", "iz" },
   { "ations", "" }, { "ation", "" }, { "ings", "" }, { "ing", "" }, { "ies", "y" }, { "ed", "" },
   { "ss", "ss" }, { "s", "" },
 }
-local SHORTEST = 3                      -- letters that remain at least
+local SHORTEST = 3                      -- least remaining letters
 
--- Words that say nothing, names of other libraries among them.
+-- Words that are ignored, including names of other libraries.
 local STOP = {}
 for word in ([[a an and are as at be by can do does for from get have how i if in is it keras mx my
     nn not np of on or should so tf that the there this to torch ty use using want what when where
@@ -53,7 +53,7 @@ local function stem(word)
 end
 
 
--- Returns the words of a query or of plain text, in order: small letters, no underscores.
+-- Returns the words of a query or of plain text, in order: lower case, no underscores.
 local function split_words(text)
   local list = {}
   for word in text:lower():gsub("_", ""):gmatch("[a-z0-9]+") do
@@ -63,7 +63,8 @@ local function split_words(text)
 end
 
 
--- Returns what an identifier is found by: "NDArrayIter" by itself, "nd", "array" and "iter".
+-- Returns the words under which an identifier is found: "NDArrayIter" itself, "nd", "array",
+-- "iter".
 local function split_identifier(identifier)
   local parts = split_words(identifier)
   local split = identifier:gsub("(%l)(%u)", "%1 %2"):gsub("(%u)(%u%l)", "%1 %2"):gsub("_", " ")
@@ -75,7 +76,7 @@ local function split_identifier(identifier)
 end
 
 
--- Returns word -> how often it is in a text; and how many words there are.
+-- Returns word -> number of occurrences in a text; and the number of words.
 local function count(text)
   local counts, n = {}, 0
   for identifier in text:gmatch("[%w_]+") do
@@ -90,7 +91,7 @@ local function count(text)
 end
 
 
--- Returns word -> its weight in a heading, at most 1: of a name, the last part counts most.
+-- Returns word -> weight in a heading, at most 1; in a name the last part has the highest weight.
 local function weigh_heading(title)
   local weights = {}
   local function add(identifier, whole, part)
@@ -157,7 +158,7 @@ end
 
 -- The index ---------------------------------------------------------------------------------------
 
--- Returns what a word counts in a section, apart from how rare it is.
+-- Returns the weight of a word in a section, apart from its rarity.
 local function strength(section, word, average)
   local n = section.counts[word] or 0
   local norm = SATURATION * (1 - LENGTH + LENGTH * section.length / average)
@@ -195,7 +196,7 @@ local function weigh(list, average)
 end
 
 
--- Returns a word of another library, or synonym -> stems that are in the index.
+-- Returns a word of another library, or a synonym -> stems in the index.
 local function synonyms(words)
   local same = {}
   local function add(word, others)
@@ -242,7 +243,7 @@ end
 
 -- Queries -----------------------------------------------------------------------------------------
 
--- Adds to `best`, by section, what a stem counts there where that is more.
+-- Raises the scores in `best`, by section, to those of a stem where these are larger.
 local function reach(index, best, key, tenths)
   for _, pair in ipairs(index.words[key] or {}) do
     best[pair[1]] = math.max(best[pair[1]] or 0, pair[2] * tenths)
@@ -250,8 +251,8 @@ local function reach(index, best, key, tenths)
 end
 
 
--- Returns section -> score of one word of a query, or of several joined ones; `last`: the word may
--- be unfinished.
+-- Returns section -> score of one word of a query, or of several joined words; `last`: whether the
+-- word may be unfinished.
 local function compute_scores(index, word, last)
   local best, key = {}, stem(word)
   reach(index, best, key, SCALE)
@@ -282,7 +283,7 @@ function search.find(index, text)
   local sum, found = {}, {}             -- section -> score, words that it has
   for i, word in ipairs(list) do
     local best = compute_scores(index, word, i == #list)
-    for n = 1, i == 1 and 0 or 2 do     -- joined with the one or two words before it
+    for n = 1, i == 1 and 0 or 2 do     -- joined with one or two previous words
       local joined = i - n >= 1 and table.concat(list, "", i - n, i)
       for section, score in pairs(joined and compute_scores(index, joined) or {}) do
         best[section] = math.max(best[section] or 0, score * (n + 1))
@@ -309,7 +310,7 @@ end
 
 -- JavaScript --------------------------------------------------------------------------------------
 
--- Returns a text in JavaScript. Pages are UTF-8; control characters become spaces.
+-- Returns a JavaScript string. Pages are UTF-8; control characters become spaces.
 local function quoted(text)
   return '"' .. text:gsub('[\\"]', "\\%0"):gsub("%c", " "):gsub("</", "<\\/") .. '"'
 end

@@ -1,7 +1,7 @@
--- What surrounds a page of the documentation: the sidebar with its search, the neighbours. The
--- style and the script beside this file go with the pages.
+-- The frame of a page of the documentation: the sidebar with its search, the neighbouring pages.
+-- The style and the script in this folder are copied with the pages.
 --
---     site.page(groups, page)     all of a page; groups: { title, pages = {page, ...} }
+--        site.page(groups, page)     a complete page; groups: { title, pages = {page, ...} }
 --
 -- A page: file, title, body.
 
@@ -31,7 +31,7 @@ local function neighbour(page, kind, text)
 end
 
 
--- Returns the pages before and after one.
+-- Returns the previous and the next page.
 local function around(groups, here)
   local before, found
   for _, group in ipairs(groups) do
@@ -49,7 +49,7 @@ local function around(groups, here)
 end
 
 
---- Returns a whole page.
+--- Returns a complete page.
 function site.page(groups, page)
   local before, after = around(groups, page)
   return table.concat({

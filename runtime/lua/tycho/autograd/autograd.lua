@@ -18,7 +18,7 @@ local pairs = require("tycho.core.iterate").pairs
 local ffi = require "ffi"
 local namespace = require "tycho.core.namespace"
 local native = require "tycho.core.ffi"
-require "tycho.ndarray"                                  -- before methods of its class are added
+require "tycho.ndarray"                                  -- adds methods to its class first
 local gradients = require "tycho.autograd.backward"
 local functions = require "tycho.autograd.function"
 local modes = require "tycho.autograd.modes"

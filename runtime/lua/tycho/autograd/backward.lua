@@ -53,8 +53,8 @@ local function list_head_grads(v, n, func)
 end
 
 
--- Returns the gradients of heads with respect to variables in new arrays. The core writes that of a
--- variable which is listed several times to its last place.
+-- Returns the gradients of heads with respect to variables in new arrays. If a variable is listed
+-- several times, the core writes its gradient only to the last place.
 local function make_grads(heads, grads, variables, flags)
   local results, last = {}, {}
   for i, x in ipairs(variables) do
@@ -82,13 +82,13 @@ local BACKWARD = args.form("autograd.backward", { list = true, { "heads", "any" 
   { "train_mode", "boolean", true } })
 
 --- Computes the gradients of heads with respect to all variables on which they depend, and writes
--- them to the variables' `grad`, or adds them there if their request is "add". Heads that were not
--- recorded, whose graph was freed, or whose values were overwritten since are E(`state`).
+-- them to the variables' `grad`, or adds them if the variable's request is "add". Heads that were
+-- not recorded, whose graph was freed, or whose values were overwritten since are E(`state`).
 -- @param heads recorded array, or a list of them
 -- @param[opt] head_grads array or list with the shapes and dtypes of the heads, else E(`shape`),
 --   E(`dtype`); nil, `ty.null` or false stand for ones
 -- @tparam[opt] table options retain_graph = false: true keeps the graph for another backward;
---   train_mode = true: as in the recording
+--   train_mode = true: should be that of the recording
 function backward.backward(...)
   local a = BACKWARD(...)
   local heads = list_some(a.heads, "autograd.backward", "heads")
@@ -106,9 +106,9 @@ local GRAD = args.form("autograd.grad", { { "heads", "any" }, { "variables", "an
 -- those of `backward`.
 -- @param heads recorded array, or a list of them
 -- @param variables array or list of arrays
--- @tparam[opt] table options head_grads, train_mode = true: as of `backward`; create_graph = false:
---   true records the gradients, so that they have gradients, E(`unsupported`) for an operator
---   without second derivatives; retain_graph = create_graph: true keeps the graph
+-- @tparam[opt] table options head_grads, train_mode = true: as for `backward`; create_graph =
+--   false: true records the gradients, so that they have gradients too, E(`unsupported`) for an
+--   operator without second derivatives; retain_graph = create_graph: true keeps the graph
 -- @return a list of arrays, or one array if `variables` is one
 function backward.grad(...)
   local a = GRAD(...)

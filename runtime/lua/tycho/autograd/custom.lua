@@ -1,4 +1,4 @@
---- Recording of operators written in Lua (`ty.operator.CustomOp`), whose backward is their
+--- Recording of operators written in Lua (`ty.operator.CustomOp`): their `backward` computes the
 -- gradient.
 --
 -- @module tycho.autograd.custom
@@ -10,7 +10,7 @@ local functions = require "tycho.autograd.function"
 local modes = require "tycho.autograd.modes"
 local recording = require "tycho.ndarray.recording"
 
--- The object that `functions.record` keeps for a call.
+-- The object that represents a call for `functions.record`.
 local Recorded = {}
 Recorded.__index = Recorded
 
@@ -33,7 +33,7 @@ end
 
 
 --- Runs an operator with recording off, and records it as one step.
--- @tparam table c the call, as of ndarray/custom.lua: op, ins, outs, auxs
+-- @tparam table c the call in the form of ndarray/custom.lua: op, ins, outs, auxs
 -- @tparam function forward called as forward(c)
 -- @treturn {NDArray,...} outputs, with their history
 return function(c, forward)

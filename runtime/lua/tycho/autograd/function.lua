@@ -1,4 +1,4 @@
---- Functions written in Lua with a gradient of their own.
+--- Functions written in Lua with their own gradient.
 --
 --     local Clip = autograd.Function:extend("Clip")
 --     function Clip:init(low) self.low = low end
@@ -11,11 +11,10 @@
 --     end
 --     y = autograd.record(function() return Clip(0)(x) end)
 --
--- For the core a call of a function is a step without an operator; its object is kept here, by the
--- step's serial number, as long as the step lives. Backward calls functions from the last to the
+-- For the core a call of a function is a step without an operator; its object is stored here, by
+-- the step's serial number, while the step lives. Backward calls functions from the last to the
 -- first in the order of recording: it computes the gradients of a function's outputs, calls the
--- function, and takes the function's inputs, with the gradients that it returns, as further heads.
---
+-- function, and adds the function's inputs, with the gradients that it returns, to the heads.
 -- @module tycho.autograd.function
 
 local ffi = require "ffi"
@@ -60,9 +59,9 @@ gc.watch(release_objects)
 --- Records a computation as one step without an operator.
 -- @tparam {NDArray,...} inputs
 -- @tparam {NDArray,...} outputs made while recording was off
--- @param object with a method `backward(gradients of outputs ...)` that returns the gradients of
+-- @param object has a method `backward(gradients of outputs ...)` that returns the gradients of
 --   inputs
--- @treturn {NDArray,...} new arrays on the outputs, which have the history; those given do not
+-- @treturn {NDArray,...} new arrays with the data of the outputs and with the history
 function functions.record(inputs, outputs, object)
   local results = {}
   for i, y in ipairs(outputs) do
@@ -138,7 +137,7 @@ end
 
 -- Backward through functions ----------------------------------------------------------------------
 
--- The heads of a backward, and their gradients by position; false for ones.
+-- The heads of a backward, and their gradients by position; false stands for ones.
 local Heads = {}
 Heads.__index = Heads
 
@@ -173,13 +172,13 @@ function Heads:add(x, g)
 end
 
 
--- Functions of Lua that are still to be called: serial number -> { step, outputs, totals }, totals
--- being the gradients of the outputs so far.
+-- The Lua functions that backward still has to call: serial number -> { step, outputs, totals };
+-- totals are the gradients of the outputs so far.
 local Pending = {}
 Pending.__index = Pending
 
 
--- Returns the entry of a step, which is made with gradients of zero if there is none.
+-- Returns the entry of a step; a new one has gradients of zero.
 function Pending:entry(step)
   local entry = self[step.serial]
   if not entry then
@@ -195,8 +194,8 @@ function Pending:entry(step)
 end
 
 
--- Computes gradients of heads with respect to the outputs of the functions of Lua on which they
--- depend directly, and adds them to the entries of these.
+-- Computes gradients of heads with respect to the outputs of the Lua functions on which they depend
+-- directly, and adds them to the entries of these functions.
 function Pending:scatter(func, heads, grads, flags)
   local outputs, parts, entries = {}, {}, {}
   local step = steps.before(heads, nil, true)
@@ -221,7 +220,8 @@ function Pending:scatter(func, heads, grads, flags)
 end
 
 
--- Removes and returns the entry of the last function in the order of recording; nil: there is none.
+-- Removes and returns the entry of the last function in the order of recording; nil if there is
+-- none.
 function Pending:take()
   local last
   for number in pairs(self) do
@@ -233,9 +233,9 @@ function Pending:take()
 end
 
 
--- Calls the functions of Lua on which heads depend, the last first, and adds their inputs, with the
--- gradients that they return, to the heads in `all`. It has arguments instead of being a closure,
--- since a LuaJIT trace keeps the functions that it calls, and their upvalues.
+-- Calls the Lua functions on which heads depend, the last one first, and adds their inputs, with
+-- the gradients that they return, to the heads in `all`. It takes arguments and is not a closure,
+-- since a LuaJIT trace keeps the functions that it calls, with their upvalues.
 local function call_functions(func, heads, grads, flags, all)
   local pending = setmetatable({}, Pending)
   pending:scatter(func, heads, grads, flags)
@@ -258,8 +258,8 @@ local function call_functions(func, heads, grads, flags, all)
 end
 
 
--- Calls the functions of Lua on which heads depend; returns the heads, and their gradients,
--- together with the inputs of these functions.
+-- Calls the Lua functions on which heads depend; returns the heads and the inputs of these
+-- functions, and the gradients of both.
 local function pass_functions(func, heads, grads, flags)
   if next(objects) == nil then
     return heads, grads
@@ -275,9 +275,9 @@ gradients.pass_functions = pass_functions
 
 -- The class ---------------------------------------------------------------------------------------
 
---- The base of functions of one's own: `extend` it, define `forward` and `backward`, make an object
--- for each call. Recording is off in both methods. An object that is called a second time is
--- E(`state`).
+--- The base class of functions with their own gradient: `extend` it, define `forward` and
+-- `backward`, and make an object for each call. Recording is off in both methods. A second call of
+-- an object is E(`state`).
 local Function = Class:extend("Function")
 functions.Function = Function
 
@@ -293,7 +293,7 @@ end
 
 --- Computes the gradients of the inputs; a subclass must define it, else E(`unsupported`).
 -- @param ... gradients of all outputs of forward
--- @return a gradient for each input, of its shape; nil for zeros
+-- @return a gradient for each input, in its shape; nil for zeros
 function Function:backward()
   Error.raise{ code = "unsupported", func = self.class_name .. ":backward",
     message = ("class '%s' has no backward; define it to have gradients"):format(self.class_name) }
@@ -320,7 +320,7 @@ function Function:_enter_backward(step, record)
 end
 
 
--- Returns a list of n arrays; raises E(type) for anything else among them. what: "forward" for
+-- Returns a list of n arrays; raises E(type) for other values among them. what: "forward" for
 -- results of forward, "__call" for arguments of a call.
 local function check_arrays(object, what, n, list)
   for i = 1, n do

@@ -1,4 +1,4 @@
---- Gradients that are recorded themselves: `autograd.grad{create_graph = true}`.
+--- Recorded gradients, which have gradients too: `autograd.grad{create_graph = true}`.
 --
 -- Visits the steps on which the heads depend, from the last to the first, and computes gradients by
 -- calls on arrays while recording is on. How the gradient of an operator is computed:
@@ -6,8 +6,8 @@
 -- - element-wise operators: by the core's own formulas (rules/formula.lua)
 -- - operators that are linear in their inputs, or products of inputs: by the core's gradient, which
 --   is recorded as a function whose gradient calls the operator again (rules/linear.lua)
--- - the most common of these, and all others: by an entry of the tables in rules/, which is the
---   gradient, or computes the outputs by other operators
+-- - the most common of these, and all other operators: by an entry of the tables in rules/, which
+--   returns the gradient or computes the outputs by other operators
 --
 -- @module tycho.autograd.higher
 
@@ -45,7 +45,7 @@ end
 
 
 -- Slots of gradients. A slot is a number that stands for an output of a step, or for a variable.
--- wanted: the arrays whose gradients were asked for; keys: their slots in the same order, false for
+-- wanted: the arrays whose gradients are requested; keys: their slots in the same order, false for
 -- none; asked: the set of these slots.
 local Slots = {}
 Slots.__index = Slots
@@ -72,8 +72,8 @@ function Slots.new(wanted)
 end
 
 
--- Returns the slot of an array, nil if it gets no gradient, and the step that made it if that is to
--- be visited: the walk ends at an array whose gradient was asked for.
+-- Returns the slot of an array, nil if it gets no gradient; and the step that made it, if the walk
+-- continues there: it ends at an array whose gradient is requested.
 function Slots:of(x)
   local key, step = get_key(x)
   if key and self.asked[key] then
@@ -85,16 +85,16 @@ end
 
 -- The steps between heads and the wanted arrays ---------------------------------------------------
 
---- A step as rules see it. Fields: op, attrs (texts), p (parameters as values), x and y (lists of
--- inputs and outputs), g (gradients of the outputs, zeros where there is none), wanted (list:
--- whether the gradient of an input is needed), names (of inputs), nvisible (number of visible
--- outputs), train.
+--- A step in the form that rules use. Fields: op, attrs (strings), p (parameters as values), x and
+-- y (lists of inputs and outputs), g (gradients of the outputs, zeros if there is none), wanted
+-- (list: whether the gradient of an input is needed), names (of inputs), nvisible (number of
+-- visible outputs), train.
 local Visit = {}
 
 
--- Metatables of the lists y and g of a visit, which are filled when a rule reads them; each has the
--- visit as a field. They are shared by all visits: a LuaJIT trace keeps a function that it finds in
--- a metatable, and its upvalues, so a closure over the visit would keep the graph alive.
+-- Metatables of the lists y and g of a visit, which are filled when a rule reads them; each list
+-- has the visit as a field. All visits share them: a LuaJIT trace keeps a function that it finds in
+-- a metatable, with its upvalues, so a closure over the visit would keep the graph alive.
 local Outputs, HeadGradients = {}, {}
 
 
@@ -154,7 +154,7 @@ function Visit:reduced(g, i)
 end
 
 
---- Raises E(unsupported), which names the operator and its line.
+--- Raises E(unsupported), which names the operator and its source line.
 function Visit:unsupported(why)
   Error.raise{ code = "unsupported", func = "autograd.grad", op = self.op, where = self.step.where,
     message = why or "create_graph = true: the gradient of this operator is not made of \z
@@ -162,8 +162,8 @@ function Visit:unsupported(why)
 end
 
 
--- Returns the visit of a step: beside the fields above, slot (by input) and from (by input: the
--- step that made it, if that is to be visited).
+-- Returns the visit of a step, with two more fields: slot (by input) and from (by input: the step
+-- that made it, if that is visited).
 local function make_visit(step, slots)
   local visit = setmetatable({ step = step, op = step.op, attrs = step.attrs, train = step.train,
     x = {}, slot = {}, wanted = {}, from = {} }, Visit)
@@ -200,8 +200,8 @@ local function collect_steps(heads, slots)
 end
 
 
--- Marks the inputs whose gradients are needed, and the visits that have some. Returns the set of
--- slots on which the heads depend.
+-- Marks the inputs whose gradients are needed, and the visits that have such inputs. Returns the
+-- set of slots on which the heads depend.
 local function mark_needed(list, slots, heads)
   local needed, reached = {}, {}
   for _, key in ipairs(slots.keys) do
@@ -231,7 +231,7 @@ end
 
 local walk_back
 
---- Returns the gradients of the step's inputs as those of other operators.
+--- Returns the gradients of the step's inputs through other operators that compute its outputs.
 -- @tparam table outputs arrays that other operators have computed from the step's inputs, with the
 --   derivatives of the step's outputs; false for one without a derivative
 -- @treturn table gradients by input
@@ -249,7 +249,7 @@ function Visit:through(outputs)
   end
   local results = {}
   local totals, slots = walk_back(heads, grads, inputs)
-  for k, i in ipairs(at) do                              -- one array as two inputs counts once
+  for k, i in ipairs(at) do                              -- an array that is two inputs counts once
     local key = slots.keys[k]
     results[i], totals[key] = totals[key], nil
   end
@@ -288,7 +288,7 @@ local function fit_to_array(g, x)
 end
 
 
--- Adds the gradients of a step's inputs to the totals by slot, if one of its outputs has a
+-- Adds the gradients of a step's inputs to the totals by slot, if one of the step's outputs has a
 -- gradient.
 local function visit_gradients(visit, totals)
   local given, any = {}, rules.is_loss(visit.op)
@@ -344,8 +344,8 @@ local function fail_unreached(i)
 end
 
 
--- Runs the core's backward once, into arrays that are not used: for its errors of heads and
--- variables, and for the moving averages of BatchNorm, which it updates.
+-- Runs the core's backward once, into arrays that are not used: it checks heads and variables, and
+-- updates the moving averages of BatchNorm.
 local function check_arguments(heads, grads, variables, train)
   local unused = {}
   for i, x in ipairs(variables) do
@@ -360,13 +360,13 @@ local function check_arguments(heads, grads, variables, train)
 end
 
 
--- Returns a gradient, if it is a plain array, as a recorded one with derivative zero.
+-- Returns a gradient that is not recorded as a recorded one with derivative zero.
 local function as_recorded(g, x)
   return steps.kind(g) == "plain" and nd._identity_with_attr_like_rhs(g, x) or g
 end
 
 
--- Returns the gradients of the variables as arrays of their own: none is a given array or another
+-- Returns the gradients of the variables as distinct arrays: none is a given array or another
 -- result. Raises E(value) for a variable on which the heads do not depend.
 local function own_results(totals, slots, reached, variables, grads)
   local seen, results = {}, {}
@@ -393,9 +393,8 @@ local function walk_recorded(heads, grads, variables)
 end
 
 
--- Returns the recorded gradients of the heads with respect to the variables. It has arguments
--- instead of being a closure, since a LuaJIT trace keeps the functions that it calls, and their
--- upvalues.
+-- Returns the recorded gradients of the heads with respect to the variables. It takes arguments and
+-- is not a closure, since a LuaJIT trace keeps the functions that it calls, with their upvalues.
 local function recorded_gradients(heads, grads, variables, train_mode)
   check_arguments(heads, grads, variables, train_mode)
   local given = {}

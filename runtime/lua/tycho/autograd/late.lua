@@ -4,10 +4,9 @@
 --     local parts = late.share(key, "batchnorm0", { 0, 1 }, 1, x)  -- parts[1] is x
 --
 -- A thread makes the calls on one device after those on another, so the parts of later devices do
--- not exist yet. Such a part is a late value of the core: calls that read it wait until it is
--- given, so the calls of the first device run when the last one has been called. Backward needs the
--- heads of all devices: where it is called for some of them, it is held until it is called for the
--- others.
+-- not exist yet. Such a part is a late value of the core: calls that read it wait until the value
+-- is given, so the first device's calls run only after the last device's. Backward needs the heads
+-- of all devices: if it is called for some of them, it is held until it is called for the others.
 --
 -- @module tycho.autograd.late
 
@@ -34,7 +33,7 @@ local held_backward                      -- a backward that waits: heads, grads,
 
 -- Groups ------------------------------------------------------------------------------------------
 
--- Returns the devices whose parts a group has, and those whose parts it lacks, as two texts.
+-- Returns the devices whose parts a group has, and those whose parts it lacks, as two strings.
 local function show_devices(group)
   local has, lacks = {}, {}
   for i, device in ipairs(group.devices) do
@@ -64,8 +63,8 @@ local function fail_held(func)
 end
 
 
--- Raises E(state) if a backward is held, so that gradients that are about to be used are not
--- written.
+-- Raises E(state) if a backward is held, since gradients that are about to be used are not written
+-- yet.
 local function check_held(func)
   if held_backward then
     fail_held(func)
@@ -102,11 +101,11 @@ end
 
 --- Returns the parts of all devices as arrays on one of them. The k-th call for a key on one device
 -- belongs to the k-th call for it on each other device.
--- @param key value that the calls of a group have in common
+-- @param key a value that is equal for all calls of a group
 -- @string name of the group, for errors
 -- @tparam {int,...} devices codes of the devices that share, the same list in each call
 -- @int i position in that list of the device of this call, from 1
--- @tparam NDArray x its part
+-- @tparam NDArray x the part of this device
 -- @treturn {NDArray,...} a part for each device, in their order; parts[i] is x
 function late.share(key, name, devices, i, x)
   gradients.hold, class.check_gradient = hold_heads, check_held -- hooks of scripts that share only
@@ -145,8 +144,8 @@ local function append_heads(list, grads, heads, given)
 end
 
 
--- Drops the groups that lack parts, with the calls that wait for these. Raises E(state) if heads
--- depend on one of them.
+-- Drops the groups that lack parts, with the calls that wait for them. Raises E(state) if heads
+-- depend on such a group.
 local function drop_open_groups(func, heads)
   local groups = open_groups
   check(C.ty_late_missing(gradients.handles(heads), #heads, missing), func)

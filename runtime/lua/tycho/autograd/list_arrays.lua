@@ -1,4 +1,4 @@
---- Arguments that are an array or a list of arrays.
+--- Reads arguments that are an array or a list of arrays.
 --
 -- @module tycho.autograd.list_arrays
 
@@ -7,7 +7,7 @@ local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
 
 
---- Returns an array or a list of arrays as a list; raises E(type) for anything else.
+--- Returns an array or a list of arrays as a list; raises E(type) for other values.
 -- @param v the value of the argument
 -- @string func public name of the function, for errors
 -- @string argument its name, for errors

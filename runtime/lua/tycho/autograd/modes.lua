@@ -1,8 +1,8 @@
 --- The flags "recording" and "training", and the scopes that set them.
 --
--- A scope is an entry of a stack with the flags that were set before it. A function that runs
--- another one in a scope restores these flags also after an error, and then ends the scopes that
--- the other one has left open.
+-- A scope is an entry of a stack, with the flags that were set before it. A function that runs
+-- another one in a scope restores these flags, also after an error, and ends scopes that the other
+-- function has left open.
 --
 -- @module tycho.autograd.modes
 
@@ -18,14 +18,14 @@ local set = recording.set
 
 local modes = {}
 
--- Scopes: { at, on, training, paused, begun }, the place in the stack, the flags that each has
--- found, and where `begin` was called.
+-- Scopes: { at, on, training, paused, begun }: position in the stack, the flags before the scope,
+-- and where `begin` was called.
 local stack, depth = {}, 0
-local paused = false                     -- recording is off in a scope inside one that records
+local paused = false                     -- off in a scope inside a recording one
 
 
--- Begins a scope with the given flags, and returns it. begun: line of a call of `begin`, nil for
--- other scopes.
+-- Begins a scope with the given flags and returns it. begun: source line of a call of `begin`, nil
+-- for other scopes.
 local function push_scope(on, training, begun)
   depth = depth + 1
   local scope = { at = depth, on = recording.on, training = recording.training, paused = paused,
@@ -37,8 +37,8 @@ local function push_scope(on, training, begun)
 end
 
 
--- Ends a scope and all above it, and restores the flags that it has found. Does nothing if it has
--- ended: a coroutine that goes on inside of another scope may be in one that ended meanwhile.
+-- Ends a scope and all scopes above it, and restores the flags before it. Does nothing if the scope
+-- has ended, which happens if a coroutine continues after its enclosing scope ended.
 local function pop_scopes(scope)
   if stack[scope.at] ~= scope then
     return
@@ -66,7 +66,7 @@ local function run_scoped(on, training, f, ...)
 end
 
 
---- Runs f with the given flags, and restores those before, also after an error.
+--- Runs f with the given flags and restores the earlier ones, also after an error.
 -- @bool on whether calls are recorded
 -- @bool training
 -- @tparam function f
@@ -77,7 +77,7 @@ modes.run = run_scoped
 
 -- Scopes as objects -------------------------------------------------------------------------------
 
---- A scope as an object: around a function, `s:with(f)`, or by hand, `s:enter()` and `s:exit()`.
+--- A scope as an object: for a function, `s:with(f)`, or by hand, `s:enter()` and `s:exit()`.
 local Scope = Class:extend("AutogradScope")
 
 function Scope:init(what, flags)
@@ -98,7 +98,7 @@ function Scope:enter()
 end
 
 
---- Restores the flags that the last `enter` found; without one it is E(`state`).
+--- Restores the flags before the last `enter`; without one it is E(`state`).
 function Scope:exit()
   local scope = table.remove(self._entered)
   if not scope then
@@ -133,7 +133,7 @@ local function fail_type(word, argument, expected, got, advice)
 end
 
 
--- Raises E(type) if f is given and cannot be called, or if something follows it.
+-- Raises E(type) if f cannot be called, or if another argument follows it.
 local function check_function(word, f, following, argument)
   if f ~= nil and not is_callable(f) then
     fail_type(word, "f", "a function", f)
@@ -152,8 +152,8 @@ for _, word in ipairs{ "record", "pause" } do
 end
 
 
--- Returns a table of options with the function in it that stands before or behind the table, or
--- alone in its array part.
+-- Returns a table of options that includes the function before or after the table, or the one in
+-- the table's array part.
 local function join(options, f)
   local a = {}
   for key, value in pairs(options) do
@@ -168,7 +168,7 @@ end
 
 
 -- Returns train_mode and f from the arguments (f), (train_mode, f), (train_mode) or none, or from a
--- table with their names, before, behind or around f; raises E(type) for others.
+-- table with these names and f before, after or inside it; raises E(type) for others.
 local function read_arguments(word, default, first, second, third)
   if is_callable(first) and values.is_plain(second) then
     first, second = second, first
@@ -204,11 +204,10 @@ local function make_scope_function(word, default)
 end
 
 
---- Runs f and records its calls on variables (`attach_grad`) and on their results, so that
+--- Runs f and records its calls on variables (`attach_grad`) and on results of such calls, so that
 -- gradients can be computed: `y:backward()`.
 -- @function record
--- @bool[opt=true] train_mode whether operators such as Dropout run in training mode; may be left
---   out
+-- @bool[opt=true] train_mode whether operators such as Dropout run in training mode; may be omitted
 -- @tparam[opt] function f anything else is E(`type`)
 -- @return the results of f; without f a scope: `s:with(f)`, `s:enter()`, `s:exit()`
 modes.record = make_scope_function("record", true)
@@ -216,7 +215,7 @@ modes.record = make_scope_function("record", true)
 
 --- Runs f without recording its calls.
 -- @function pause
--- @bool[opt=false] train_mode as of `record`
+-- @bool[opt=false] train_mode as for `record`
 -- @tparam[opt] function f
 -- @return the results of f; without f a scope
 modes.pause = make_scope_function("pause", false)
@@ -234,8 +233,8 @@ local function make_training_function(word, train)
   end
 end
 
---- Runs f in training mode: Dropout drops, BatchNorm uses the statistics of its batch. Recording
--- stays on or off.
+--- Runs f in training mode: Dropout drops, BatchNorm uses the statistics of the batch. Recording is
+-- not changed.
 -- @function train_mode
 -- @tparam[opt] function f
 -- @return the results of f; without f a scope
@@ -243,7 +242,7 @@ modes.train_mode = make_training_function("train_mode", true)
 
 
 --- Runs f in prediction mode: Dropout does nothing, BatchNorm uses its moving averages. Recording
--- stays on or off.
+-- is not changed.
 -- @function predict_mode
 -- @tparam[opt] function f
 -- @return the results of f; without f a scope
@@ -254,7 +253,8 @@ modes.predict_mode = make_training_function("predict_mode", false)
 
 local exit_guard                         -- object whose finalizer calls warn_of_begin
 
--- Warns, when a script ends, if its last `begin` was not finished. At the prompt the user sees it.
+-- Warns at the end of a script if a `begin` has no `finish`; the prompt shows it to the user
+-- anyway.
 local function warn_of_begin()
   local begun = stack[depth] and stack[depth].begun
   if begun and not begun:find("^prompt") then
@@ -268,7 +268,7 @@ local BEGIN = args.form("autograd.begin", { { "train_mode", "boolean", true } })
 
 --- Turns recording on until `finish`, for code that runs line by line, as at the prompt. An error
 -- in between does not turn it off.
--- @bool[opt=true] train_mode as of `record`
+-- @bool[opt=true] train_mode as for `record`
 function modes.begin(...)
   local train_mode = BEGIN(...).train_mode
   local where = Error.caller()
@@ -277,7 +277,7 @@ function modes.begin(...)
 end
 
 
---- Restores the flags that the last `begin` found; without one it is E(`state`).
+--- Restores the flags before the last `begin`; without one it is E(`state`).
 function modes.finish()
   if depth == 0 or not stack[depth].begun then
     Error.raise{ code = "state", func = "autograd.finish",

@@ -1,4 +1,4 @@
---- Recorded calls, as steps that the core reports: which step made an array, its inputs and
+--- Recorded calls, as steps that the core reports: the step that made an array, its inputs and
 -- outputs.
 --
 --     local step, which = steps.of(y)               -- nil: y was not recorded
@@ -21,10 +21,10 @@ local handle, which = ffi.new("ty_step *[1]"), ffi.new("int[1]")
 local info, made = ffi.new("ty_step_info"), ffi.new("ty_tensor *[1]")
 
 
---- A recorded call. Fields: op (name of the operator; nil: a function of Lua), attrs (texts by
+--- A recorded call. Fields: op (name of the operator; nil: a Lua function), attrs (strings by
 -- name), where (line of the script, or nil), serial (number, larger than those of the steps that
--- made its inputs), nin and nout (numbers of inputs and outputs), train (whether it ran in
--- training mode).
+-- made its inputs), nin and nout (numbers of inputs and outputs), train (whether it ran in training
+-- mode).
 local Step = Class:extend("Step")
 steps.Step = Step
 
@@ -42,7 +42,7 @@ function Step:init(pointer)
 end
 
 
---- Returns whether a backward has freed what the step held.
+--- Returns whether a backward has freed the step's data.
 function Step:is_freed()
   return self.nin == 0 and not self.op
 end
@@ -68,7 +68,7 @@ end
 
 --- Returns the step that made an array.
 -- @tparam NDArray x
--- @treturn ?Step nil: x was not recorded
+-- @treturn ?Step nil if x was not recorded
 -- @treturn int which of its outputs x is, from 1
 function steps.of(x)
   check(C.ty_step_of(x._h, handle, which))
@@ -80,11 +80,12 @@ end
 
 local LAST = 2 ^ 53                      -- above all serial numbers
 
---- Returns the last step, in the order of recording, of those that arrays depend on.
+--- Returns the last step, in the order of recording, on which arrays depend.
 -- @tparam {NDArray,...} heads
 -- @tparam ?number below only steps with a serial number below this
--- @tparam ?bool functions only functions of Lua, and not those on which these depend
--- @treturn ?Step nil: there is none
+-- @tparam ?bool functions whether to look for Lua functions only, except for those on which these
+--   depend
+-- @treturn ?Step nil if there is none
 function steps.before(heads, below, functions)
   check(C.ty_step_before(gradients.handles(heads), #heads, below or LAST, functions and 1 or 0,
     handle))
@@ -94,8 +95,8 @@ function steps.before(heads, below, functions)
 end
 
 
---- Returns all steps that arrays depend on, in the order of recording. Functions of Lua are among
--- them, but not the steps on which only these depend.
+--- Returns all steps on which arrays depend, in the order of recording. Lua functions are included,
+-- but not the steps on which only these depend.
 -- @tparam {NDArray,...} heads
 -- @treturn {Step,...}
 function steps.all(heads)
@@ -122,7 +123,7 @@ function steps.all(heads)
 end
 
 
---- Returns what an array is for the core.
+--- Returns the state of an array in the core.
 -- @tparam NDArray x
 -- @treturn string "plain", "variable", "recorded", or "freed": a backward has freed its graph
 function steps.kind(x)

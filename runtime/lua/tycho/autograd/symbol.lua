@@ -31,8 +31,8 @@ end
 
 
 --- Returns the recorded calls that made an array as a symbol. Its variables are called var0, var1
--- ... in the order in which calls read them, its operators node_0, node_1 ... An array that was
--- not recorded, or whose graph was freed, is E(`state`); one that a function of Lua has made is
+-- ... in the order in which calls read them, its operators node_0, node_1 ... An array that was not
+-- recorded, or whose graph was freed, is E(`state`); one that depends on a Lua function is
 -- E(`unsupported`).
 -- @tparam NDArray x
 -- @treturn Symbol

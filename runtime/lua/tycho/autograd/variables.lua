@@ -29,9 +29,9 @@ local MARK = args.form("autograd.mark_variables", { { "variables", "any" },
   { "gradients", "any" }, "*", { "grad_reqs", "any", "write" } })
 
 --- Makes arrays variables whose gradients are written to given arrays.
--- @param variables array or list of them
--- @param gradients array or list of as many, with the variables' shapes, dtypes and devices; others
---   are E(`shape`), E(`dtype`), E(`device`)
+-- @param variables array or list of arrays
+-- @param gradients array or list of the same length, with the variables' shapes, dtypes and
+--   devices; others are E(`shape`), E(`dtype`), E(`device`)
 -- @tparam[opt] table options grad_reqs = "write": "write", "add" or "null", for all variables, or a
 --   list with one for each
 function variables.mark_variables(...)

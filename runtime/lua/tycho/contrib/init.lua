@@ -1,5 +1,5 @@
---- The namespace `ty.contrib`, named as in the reference: `quantization`, and `ty.amp` under its
--- older name. Names of the reference that are elsewhere here are E(`name`), which says where.
+--- The namespace `ty.contrib` of the reference: `quantization`, and `ty.amp` under its older name.
+-- Names of the reference that have another place in Tycho are E(`name`); the error names the place.
 --
 -- @module tycho.contrib
 

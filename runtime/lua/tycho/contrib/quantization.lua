@@ -367,8 +367,8 @@ local function begin_rewrites(sym, arg_params, aux_params, excluded, func)
 end
 
 
--- Rewrites the network. Returns the symbol and its parameters. thresholds: as of `calibrate`;
--- shapes: node -> shapes of its outputs, nil: no sum is fused.
+-- Rewrites the network. Returns the symbol and its parameters. thresholds: result of `calibrate`,
+-- {} without calibration; shapes: node -> shapes of its outputs, or nil: no sum is fused.
 local function quantize_graph(g, thresholds, shapes)
   function g.threshold(entry)
     local of = entry and thresholds[entry[1]]

@@ -1,4 +1,4 @@
---- The base of layers and networks: children, parameters, names, hooks.
+--- The base class of layers and networks: children, parameters, names, hooks.
 --
 --     local Net = gluon.Block:extend("Net")
 --     function Net:init(classes)
@@ -10,7 +10,7 @@
 --     end
 --     local net = Net(10)                  -- net.prefix == "net0_"
 --
--- Fields that are assigned go to the table `_fields` of the object, so that each assignment calls
+-- Assigned fields go to the table `_fields` of the object, so that every assignment calls
 -- `__newindex`, which registers blocks and parameters.
 --
 -- @classmod ty.gluon.Block
@@ -35,23 +35,23 @@ local getmetatable, print, rawget, rawset, select, type =
   getmetatable, print, rawget, rawset, select, type
 local is_a, is_plain = Class.is_a, values.is_plain
 
---- The base of layers and networks. Read-only fields: prefix, name (the prefix without its last
--- underscore), params (a ParameterDict of the block's own parameters, without those of children).
--- A class may assign any other field; blocks and parameters that are assigned are registered. An
--- unknown field is nil.
+--- The base class of layers and networks. Read-only fields: prefix, name (the prefix without its
+-- last underscore), params (a ParameterDict of the block's parameters, without those of children).
+-- A class may assign any other field; assigned blocks and parameters are registered. An unknown
+-- field is nil.
 local Block = Class:extend("Block")
 
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns the options of a constructor's call: its only or last argument, if that is a plain table.
+-- Returns the options in a constructor's call: its only or last argument, if that is a plain table.
 local function find_options(...)
   local last = select("#", ...) > 0 and select(-1, ...) or nil
   return is_plain(last) and last or nil
 end
 
 
--- Returns what the automatic prefix of a new block begins with: `_hint` of its class (a text, or a
+-- Returns the start of the automatic prefix of a new block: `_hint` of its class (a string, or a
 -- function of the constructor's arguments), or the class's name in lower case.
 local function find_hint(class, ...)
   local hint = class._hint
@@ -77,7 +77,7 @@ local function make_names(prefix, params, class, ...)
 end
 
 
--- Checks the options that all blocks take; returns prefix and params.
+-- Checks the options that all blocks have; returns prefix and params.
 local function check_options(class, options)
   local prefix, params = options.prefix, options.params
   if prefix ~= nil and type(prefix) ~= "string" then
@@ -112,9 +112,9 @@ end
 
 
 --- Returns a subclass. A call of it makes an object: `init` gets the arguments and runs in the
--- block's name scope, or, with the class's field `scoped = false`, in the scope that is current
--- then. A class that defines no `init` has that of its base.
--- @string[opt] name of the class, the base's by default; in lower case it begins automatic prefixes
+-- block's name scope or, if the class has the field `scoped = false`, in the current scope. A class
+-- that does not define `init` has that of its base.
+-- @string[opt] name of the class, by default the base's; in lower case it begins automatic prefixes
 -- @treturn table class
 function Block:extend(name)
   local class = Class.extend(self, name)
@@ -124,7 +124,7 @@ end
 
 getmetatable(Block).__call = construct_block
 
--- Prepares fields before `init` runs; base classes define it, so that a user's class need not call
+-- Prepares fields before `init` runs. Base classes define it, so that a user's class need not call
 -- the `init` of its base.
 function Block._begin()
 end
@@ -148,7 +148,7 @@ local function drop_traces(b)
   end
 end
 
--- Returns the position of the child of a name in the list; nil: there is none.
+-- Returns the position of the child with a name in the list; nil if there is none.
 local function find_position(self, name)
   for i, child in ipairs(self._children) do
     if child.name == name then
@@ -158,12 +158,12 @@ local function find_position(self, name)
 end
 
 
--- Raises an error for a block that cannot be a child; a subclass may override it.
+-- Raises an error for a block that cannot be a child; subclasses may override it.
 function Block._check_child()
 end
 
 
--- Registers a child, in the place of one of the same name.
+-- Registers a child, in place of an earlier one with the same name.
 local function put_child(self, name, block)
   self:_check_child(block)
   block._parents[self] = true
@@ -173,7 +173,7 @@ local function put_child(self, name, block)
 end
 
 
--- Removes a field that holds a block or a parameter, which is then no longer registered.
+-- Removes a field with a block or a parameter, which is no longer registered then.
 local function remove_field(self, key)
   local position = find_position(self, key)
   if position and self._children[position].block == self._fields[key] then
@@ -253,9 +253,9 @@ end
 local CHILD = args.form("Block:register_child", { { "block", Block },
   { "name", "text|number?" } })
 
---- Registers a child. One of the same name is replaced.
--- @tparam Block block another kind of value is E(`type`)
--- @string[opt] name by default the number of children so far, as text
+--- Registers a child. An earlier one with the same name is replaced.
+-- @tparam Block block other values are E(`type`)
+-- @string[opt] name default: the number of children so far, as a string
 function Block:register_child(...)
   local a = CHILD(...)
   put_child(self, a.name and tostring(a.name) or tostring(#self._children), a.block)
@@ -332,8 +332,8 @@ local function warn_of_lists(self)
 end
 
 
--- Returns the block's own parameters: those of its dictionary, then those set as fields that are
--- not in it.
+-- Returns the block's own parameters: those of its dictionary, then those in fields that are not in
+-- it.
 local function own_parameters(self)
   local list, seen = {}, {}
   for _, p in ipairs(self._params:values()) do
@@ -348,8 +348,8 @@ local function own_parameters(self)
 end
 
 
--- Adds the parameters of a block and of its children to a dictionary. accepts: name -> whether it
--- is wanted; done: set of the blocks that were visited.
+-- Adds the parameters of a block and of its children to a dictionary. accepts: function of a name
+-- that returns whether it is wanted; done: set of the blocks that were visited.
 local function collect_into(self, dict, accepts, done)
   if done[self] then
     return
@@ -367,7 +367,8 @@ local function collect_into(self, dict, accepts, done)
 end
 
 
--- Returns the function name -> whether it is selected, for an argument of `collect_params`.
+-- Returns a function of a name that returns whether it is selected, for an argument of
+-- `collect_params`.
 local function make_selector(select_by)
   if select_by == nil then
     return function() return true end
@@ -401,10 +402,11 @@ end
 
 local COLLECT = args.form("Block:collect_params", { list = true, { "select", "any?" } })
 
---- Returns the parameters of the block and of all blocks in it: its own first, shared ones once.
--- @param[opt] select_by a regular expression that must match a name from its beginning, a list of
---   expressions of which one must, or a function of the name that returns whether it is wanted; all
---   names by default. A pattern of Lua (`%a`) is E(`value`)
+--- Returns the parameters of the block and of all blocks in it: its own ones first, shared ones
+-- once.
+-- @param[opt] select_by a regular expression that names must match from their beginning, a list of
+--   expressions of which one must match, or a function of the name that returns whether it is
+--   wanted; default: all names. A Lua pattern (`%a`) is E(`value`)
 -- @treturn ParameterDict
 function Block:collect_params(select_by)
   if is_plain(select_by) and values.has_names(select_by) then
@@ -416,11 +418,11 @@ function Block:collect_params(select_by)
 end
 
 
---- Initializes all parameters. Those that are initialized already stay as they are, with a warning;
--- those of unknown shape wait for the first call of their block.
+--- Initializes all parameters. Parameters that are initialized already are not changed, with a
+-- warning; those of unknown shape are initialized at the first call of their block.
 -- @tparam[opt] table options init = `ty.init.Uniform()` (an initializer or its name, for parameters
---   without one of their own), ctx = the current one (a context, or a list of them for a copy on
---   each), verbose = false, force_reinit = false: true initializes again
+--   without their own initializer), ctx = the current one (a context, or a list of contexts for a
+--   copy on each), verbose = false, force_reinit = false: true initializes again
 function Block:initialize(...)
   self:collect_params():initialize(...)
 end
@@ -434,8 +436,7 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
---- Computes the outputs from the inputs; a class defines it. Called where none is defined:
--- E(`unsupported`).
+--- Computes the outputs from the inputs; a class must define it, else E(`unsupported`).
 -- @param ... the inputs: arrays, or lists of them
 -- @return the outputs
 function Block:forward(...)
@@ -447,8 +448,8 @@ function Block:forward(...)
 end
 
 
--- Calls the hooks of a list, or of nil, for none. Hooks may change the list: one that is removed is
--- not called any more, one that is added is called from the next call of the block on.
+-- Calls the hooks of a list, which may be nil. Hooks may change the list: a removed hook is not
+-- called any more, an added one is called from the next call of the block on.
 local function call_each(hooks, ...)
   for _, hook in ipairs(hooks and { unpack(hooks) } or NONE) do
     if not hook.is_detached then
@@ -535,7 +536,8 @@ end
 
 
 --- Registers a function that is called before each forward.
--- @tparam function f called as f(block, inputs), inputs a list; what it changes there, forward gets
+-- @tparam function f called as f(block, inputs) with a list; forward gets the inputs as f leaves
+--   them
 -- @return a handle: `handle:detach()` removes the hook
 function Block:register_forward_pre_hook(f)
   return add_hook(self, "_pre_hooks", f, "register_forward_pre_hook")
@@ -553,7 +555,7 @@ end
 -- Files -------------------------------------------------------------------------------------------
 
 -- Appends { name, parameter } pairs to a list and returns it. Names are those of the structure:
--- "body.0.weight". reading: also under the other names that files may have for a parameter.
+-- "body.0.weight". reading: whether other names that files may have for a parameter are added.
 function Block:_append_named(prefix, list, reading)
   for _, own in ipairs(self._own) do
     list[#list + 1] = { prefix .. own.name, own.param }
@@ -568,11 +570,11 @@ end
 local SAVE = args.form("Block:save_parameters", { { "filename", "path" },
   { "deduplicate", "boolean", false } })
 
---- Writes all parameters to a file, named by the fields that hold them: `body.0.weight`. The mean
--- of the devices is written. The file is whole, or the old one stays.
+--- Writes all parameters to a file, under the names of the fields that hold them: `body.0.weight`.
+-- The mean over devices is written. If writing fails, the old file remains.
 -- @string filename
 -- @tparam[opt] table options deduplicate = false: true writes a shared parameter once, under the
--- last of its names
+--   last of its names
 function Block:save_parameters(...)
   local a, list, first = SAVE(...), {}, {}
   for _, entry in ipairs(self:_append_named("", {})) do
@@ -587,9 +589,9 @@ function Block:save_parameters(...)
 end
 
 
--- Returns { name, parameter } pairs under the parameters' own names, as files of ParameterDict:save
--- and export have them: with the block's prefix or without, whichever matches more names of the
--- file.
+-- Returns { name, parameter } pairs under the names of the parameters, as in files of
+-- ParameterDict:save and export: with the block's prefix or without it, whichever matches more
+-- names in the file.
 local function list_by_name(self, loaded, exported)
   local plain, restored, all, full = 0, 0, {}, {}
   for i, p in ipairs(self:collect_params():values()) do
@@ -615,14 +617,14 @@ end
 local LOAD = args.form("Block:load_parameters", parameter_files.LOAD)
 
 --- Reads parameters that `save_parameters`, `ParameterDict:save` or `export` wrote. Parameters that
--- were not initialized get their arrays and shapes from the file. An error changes nothing:
--- E(`io`) and E(`format`) of the file, E(`name`) for names that only the file or only the block
--- has, E(`shape`), E(`dtype`), E(`device`).
+-- were not initialized get their arrays and shapes from the file. After an error nothing is
+-- changed: E(`io`) and E(`format`) of the file, E(`name`) for names that only the file or only the
+-- block has, E(`shape`), E(`dtype`), E(`device`).
 -- @string filename
--- @tparam[opt] table options ctx (a context or a list of them, for parameters that were not
+-- @tparam[opt] table options ctx (a context or a list of contexts, for parameters that were not
 --   initialized), allow_missing = false, ignore_extra = false, cast_dtype = false: true converts
 --   arrays of another dtype; dtype_source = "current" (to the parameter's dtype) or "saved" (the
---   parameter takes that of the file)
+--   parameter gets the dtype in the file)
 function Block:load_parameters(...)
   local a = LOAD(...)
   local loaded, exported = parameter_files.read(a.filename, "Block:load_parameters")
@@ -636,7 +638,7 @@ end
 
 local APPLY = args.form("Block:apply", { { "f", "function" } })
 
---- Calls f(block) for all blocks inside, each after its children, and last for this one.
+--- Calls f(block) for all blocks inside this one, each after its children, and last for this one.
 -- @tparam function f
 -- @treturn Block itself
 function Block:apply(...)
@@ -652,7 +654,7 @@ end
 local CAST = args.form("Block:cast", { { "dtype", "dtype" } })
 
 
--- Returns the dtype that one of the block's own parameters has after a cast to dtype.
+-- Returns the dtype of one of the block's own parameters after a cast to dtype.
 function Block._cast_type(_, _, dtype)
   return dtype
 end
@@ -678,8 +680,8 @@ local HYBRIDIZE = args.form("Block:hybridize", { { "active", "boolean", true }, 
 
 Block._hybridize_options = HYBRIDIZE
 
---- Makes the HybridBlocks inside trace their forward at the next call, and run the trace from then
--- on (see `HybridBlock:hybridize`).
+--- Makes the HybridBlocks inside this block trace their forward at the next call, and run the trace
+-- from then on (see `HybridBlock:hybridize`).
 -- @bool[opt=true] active false: forward runs again at each call
 -- @tparam[opt] table options static_alloc = false (accepted, without effect), static_shape = false
 function Block:hybridize(...)
@@ -696,11 +698,11 @@ local OP_HOOK = args.form("Block:register_op_hook", { { "callback", "function" }
 
 Block._op_hook_options = OP_HOOK
 
---- Registers a function that is called for the outputs of every operator of the HybridBlocks
--- inside, as the callback of a Monitor is.
+--- Registers a function that is called for the outputs of every operator of the HybridBlocks inside
+-- this block, like the callback of a Monitor.
 -- @tparam function f called as f(name, array), with names such as "dense0_fwd_output"
 -- @tparam[opt] table options monitor_all = false: true calls f for the inputs too, under names such
---   as "dense0_fwd_weight", or "relu0_fwd_input0" where the operator does not name its inputs
+--   as "dense0_fwd_weight", or "relu0_fwd_input0" if the operator does not name its inputs
 function Block:register_op_hook(...)
   OP_HOOK(...)
   for _, child in ipairs(self._children) do
@@ -710,8 +712,8 @@ end
 
 
 --- Runs the block on inputs, and prints a table of its layers with output shapes and numbers of
--- parameters. A block that is hybridized, or has one inside, is E(`state`).
--- @param ... inputs as of a call
+-- parameters. A block that is hybridized, or contains a hybridized one, is E(`state`).
+-- @param ... inputs of a call
 -- @treturn string the table
 function Block:summary(...)
   local text = require "tycho.gluon.summary"(self, ...)
@@ -721,8 +723,8 @@ function Block:summary(...)
 end
 
 
---- Frees the parameters' arrays and the traces at once, without waiting for the garbage collector.
--- The parameters are then as before `initialize`.
+--- Frees the parameters' arrays and the traces immediately, without waiting for the garbage
+-- collector. Afterwards the parameters are as before `initialize`.
 function Block:free()
   drop_traces(self)
   for _, p in ipairs(self:collect_params():values()) do
@@ -733,7 +735,7 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
--- Returns the text between the parentheses in `tostring` of a block; "": its children are listed.
+-- Returns the text in parentheses in `tostring` of a block; "" lists its children.
 function Block._describe()
   return ""
 end
@@ -744,7 +746,7 @@ local function indent_lines(text)
 end
 
 
---- Returns the block as text, as the reference writes it: class, arguments, a line per child.
+--- Returns the block as text in the reference's form: class, arguments, a line per child.
 function Block:__tostring()
   local lines = {}
   for i, child in ipairs(self._children) do

@@ -14,7 +14,7 @@ local rawset = rawset
 --- A parameter that is not trained. Field `value`: its NDArray.
 local Constant = Parameter:extend("Constant")
 
-local Fill = init.Initializer:extend("ConstantValue")    -- initializes with the values of an array
+local Fill = init.Initializer:extend("ConstantValue")    -- uses the values of an array
 
 function Fill:init(value)
   Fill.super.init(self)

@@ -1,4 +1,4 @@
---- Devices as arguments: a context, or a list of contexts with one entry per device.
+--- Devices as arguments: a context, or a list of contexts.
 --
 -- @module tycho.gluon.devices
 
@@ -16,7 +16,7 @@ local function is_context(v)
 end
 
 
--- Serves as `check` of the types: returns true and the list, or false.
+-- The `check` of both types: returns true and the list, or false.
 local function check(v)
   if is_context(v) then
     return true, { v }
@@ -31,20 +31,20 @@ local function check(v)
   return true, tables.copied(v)
 end
 
--- The type "contexts" of forms. Its value is a list, also for a single context.
+-- The type "contexts" of forms. Its value is always a list, also for a single context.
 args.types.contexts = { check = check, text = "a context such as ty.cpu(), or a list of them",
   takes = function(t)
     return not values.has_names(t)
   end }
 
--- As "contexts", where a table of options may come in its place; an empty table is options.
+-- Like "contexts", but a table of options may come in its place; an empty table means options.
 args.types.contexts_or_options = { check = check, text = args.types.contexts.text,
   takes = function(t)
     return #t > 0 and not values.has_names(t)
   end }
 
 
---- Returns the given list of contexts, or for nil one of the current context.
+--- Returns the given list of contexts; for nil a list of the current context.
 -- @tparam ?{Context,...} list
 -- @treturn {Context,...}
 function devices.or_current(list)

@@ -1,7 +1,7 @@
---- Blocks whose forward runs with arrays and with symbols.
+--- Blocks whose forward runs on arrays and on symbols.
 --
--- With `hybridize()` forward is traced with symbols at the first call, and the traced operators are
--- run from then on.
+-- After `hybridize()` forward is traced with symbols at the first call; later calls run the traced
+-- operators.
 --
 -- @classmod ty.gluon.HybridBlock
 
@@ -26,8 +26,8 @@ local tracing = require "tycho.symbol.tracing"
 local getmetatable, rawget, rawset, select, type, unpack =
   getmetatable, rawget, rawset, select, type, unpack
 
---- The base of layers and networks that can be traced. Forward must work with arrays and with
--- symbols: it calls operators of `ty.F`, and takes the block's own parameters as
+--- The base class of layers and networks that can be traced. Forward must work with arrays and with
+-- symbols: it calls operators of `ty.F`, and reads the block's own parameters as
 -- `self.weight:data(x)`. Called with symbols, a block returns symbols.
 local HybridBlock = Block:extend("HybridBlock")
 
@@ -47,9 +47,8 @@ end
 
 -- Kinds of arguments ------------------------------------------------------------------------------
 
--- Returns the class of the tensors among the n values of a list and in lists inside: NDArray,
--- Symbol, or nil where there are none. Raises E(type) if both are among them. found: the class so
--- far.
+-- Returns the class of the tensors among the n values of a list and in nested lists: NDArray,
+-- Symbol, or nil if there are none. Raises E(type) if both occur. found: the class found so far.
 local function find_class_in(self, found, n, list)
   for i = 1, n do
     local v = list[i]
@@ -68,8 +67,7 @@ local function find_class_in(self, found, n, list)
 end
 
 
--- Returns the class of the tensors among the arguments of a call; raises E(type) where there are
--- none.
+-- Returns the class of the tensors among the arguments of a call; raises E(type) if there are none.
 local function find_class(self, ...)
   local first, second = ...
   local class, count = getmetatable(first), select("#", ...)
@@ -90,13 +88,13 @@ end
 -- Traces ------------------------------------------------------------------------------------------
 
 -- Returns whether a trace is out of date: it was made under other settings of amp, or it makes
--- arrays in the dtype that its parameters had.
+-- arrays in a former dtype of its parameters.
 local function is_stale(t)
   return t.mixed ~= amp._version() or t.dtype and t.dtype ~= t.plan.params[1].param.dtype
 end
 
 
--- Returns the trace for a structure of arguments, and makes it where there is none, or a stale one.
+-- Returns the trace for a structure of arguments, and makes it if there is none or a stale one.
 local function obtain_trace(self, structure, count)
   local traces = rawget(self, "_traces")
   if not traces then
@@ -235,10 +233,10 @@ end
 
 
 --- Makes the next call trace forward with symbols, and later calls run the traced operators without
--- calling forward; likewise for the children. A forward that branches on values does so once, while
--- it is traced. Random numbers are drawn as forward draws them, whether they are read or not. Left
--- out are those in the body of a loop or a choice that depend on a value which nothing else there
--- reads.
+-- calling forward; it does the same for the children. A forward that branches on values takes the
+-- branch only once, during tracing. Random numbers are drawn as forward draws them, even if nothing
+-- reads them, except for those in the body of a loop or a choice that depend on a value which
+-- nothing else in the body reads.
 -- @bool[opt=true] active false: forward runs again at each call
 -- @tparam[opt] table options static_alloc = false (accepted, without effect); static_shape = false:
 --   true makes another shape than at the first call E(`shape`)
@@ -251,7 +249,7 @@ end
 
 
 -- Returns the function that `replay.run` calls after each step. It calls f(name, array) for each
--- output, and with `all` for each input before ("dense0_fwd_weight", "relu0_fwd_input0").
+-- output and, with `all`, first for each input ("dense0_fwd_weight", "relu0_fwd_input0").
 local function make_watcher(f, all)
   return function(step, slots)
     local n = step.node
@@ -266,8 +264,8 @@ local function make_watcher(f, all)
 end
 
 
---- Registers a hook as `Block:register_op_hook` does. From then on the block runs its trace,
--- operator by operator, whether it is hybridized or not.
+--- Registers a hook like `Block:register_op_hook`. From then on the block runs its trace, operator
+-- by operator, even if it is not hybridized.
 -- @tparam function f called as f(name, array)
 -- @tparam[opt] table options monitor_all = false: true calls f for the inputs too
 function HybridBlock:register_op_hook(...)
@@ -279,8 +277,8 @@ end
 
 -- Inference ---------------------------------------------------------------------------------------
 
--- Returns a new trace for example inputs, and these inputs as a flat list. Raises E(type) where
--- there are none.
+-- Returns a new trace for example inputs, and these inputs as a flat list. Raises E(type) if there
+-- are none.
 local function make_trace(self, ...)
   find_class(self, ...)
   local flat, structure = nested.flatten(select("#", ...), { ... }, self.class_name)
@@ -288,9 +286,9 @@ local function make_trace(self, ...)
 end
 
 
---- Sets unknown shapes of parameters from example inputs; computes nothing. Shapes that these do
--- not determine are E(`shape`).
--- @param ... arrays, as a call takes them
+--- Sets unknown shapes of parameters from example inputs, without computing anything. Shapes that
+-- the inputs do not determine are E(`shape`).
+-- @param ... arrays, as for a call
 function HybridBlock:infer_shape(...)
   local t, flat = make_trace(self, ...)
   trace.infer_shapes(t, flat, self.class_name .. ":infer_shape")
@@ -299,7 +297,7 @@ end
 
 --- Converts parameters to the dtypes that follow from those of example inputs; computes nothing
 -- else.
--- @param ... arrays, as a call takes them
+-- @param ... arrays, as for a call
 function HybridBlock:infer_type(...)
   local t, flat = make_trace(self, ...)
   trace.infer_types(t, flat)
@@ -312,13 +310,13 @@ local EXPORT = args.form("HybridBlock:export", { { "path", "path" }, { "epoch", 
   { "remove_amp_cast", "boolean", true } })
 
 --- Writes the trace of the last call as `PATH-symbol.json`, and the parameters as
--- `PATH-0000.params`: files that Module, `predict.lua`, the C interface and the reference load. A
+-- `PATH-0000.params`, which Module, `predict.lua`, the C interface and the reference can load. A
 -- block that is not hybridized, or has not run since, is E(`state`).
--- @string path where the names of both files begin
+-- @string path start of the names of both files
 -- @tparam[opt] table options epoch = 0: the number in the name of the parameters' file;
---   remove_amp_cast = true: casts of mixed precision are left out of the symbol
+--   remove_amp_cast = true: leaves casts of mixed precision out of the symbol
 -- @treturn string the name of the symbol's file
--- @treturn string that of the parameters'
+-- @treturn string the name of the parameters' file
 function HybridBlock:export(...)
   local a, t = EXPORT(...), rawget(self, "_last_trace")
   if not t or not rawget(self, "_active") then

@@ -9,10 +9,10 @@
 --       return self.fc(F.flatten(self.conv(x)))
 --     end
 --
--- The parts: `gluon.block` (children, parameters, hooks), `name_scope`, `hybrid_block` (with
--- symbols and arrays), `trace` and `replay` (what hybridize does), `parameter`, `constant`,
--- `parameter_dict`, `trainer`, `utils`; `nn`, `rnn`, `loss`, `data`, `contrib`, `model_zoo` have
--- folders or files of their own.
+-- The parts: `gluon.block` (children, parameters, hooks), `name_scope`, `hybrid_block` (symbols and
+-- arrays), `trace` and `replay` (the implementation of hybridize), `parameter`, `constant`,
+-- `parameter_dict`, `trainer`, `utils`; `nn`, `rnn`, `loss`, `data`, `contrib`, `model_zoo` are
+-- separate files or folders.
 --
 -- @module tycho.gluon
 
@@ -22,7 +22,8 @@ local Class = require "tycho.core.class"
 local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
--- Methods that are called for each layer or sample, known by their functions, or called on classes.
+-- Methods that are called for each layer or sample, recognised by their functions, or called on
+-- classes.
 local UNGUARDED = { data = true, extend = true, forward = true, get = true }
 
 local gluon = methods.guard_all({
@@ -33,7 +34,7 @@ local gluon = methods.guard_all({
   ParameterDict = require "tycho.gluon.parameter_dict",
 }, UNGUARDED)
 
--- name -> module, loaded when it is first named
+-- name -> module, which is loaded on first use
 local PARTS = {
   SymbolBlock = "tycho.gluon.symbol_block",
   Trainer = "tycho.gluon.trainer",

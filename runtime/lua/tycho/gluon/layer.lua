@@ -1,5 +1,5 @@
 --- Functions that built-in layers, losses and cells share: constructors whose arguments a form
--- reads (core/args.lua), checks, calls of operators, and texts as the reference writes them.
+-- reads (core/args.lua), checks, calls of operators, and texts in the reference's form.
 --
 --     local Dropout = layer.extend(HybridBlock, "nn.Dropout",
 --       { { "rate", "number" }, { "axes", "shape", {} } })
@@ -29,7 +29,7 @@ local layer = {}
 
 -- Classes -----------------------------------------------------------------------------------------
 
--- The options of all blocks, which Block has read before `init` runs.
+-- The options of all blocks, which Block reads before `init` runs.
 local COMMON = { "*", { "prefix", "any?" }, { "params", "any?" } }
 
 
@@ -49,10 +49,10 @@ function layer.refuse_tensors(func, ...)
 end
 
 
---- Returns a subclass whose `init` reads its arguments by a form and calls `set_up(self, a)`, a
--- being the arguments by name.
+--- Returns a subclass whose `init` reads its arguments with a form and calls `set_up(self, a)`; a
+-- has the arguments by name.
 -- @tparam table base class
--- @string func public name for errors, "nn.Dense"; what follows its last dot is the class's name
+-- @string func public name for errors, "nn.Dense"; the part after its last dot is the class's name
 -- @tparam table spec parameters of the form, without `prefix` and `params`
 -- @treturn table class
 function layer.extend(base, func, spec)
@@ -74,20 +74,20 @@ end
 
 -- Inner arrays ------------------------------------------------------------------------------------
 
--- Classes whose blocks keep neither the array that they are given nor the one that they return.
+-- Classes whose blocks store neither the array that they are given nor the one that they return.
 local passing = {}
 
 
---- Declares that the blocks of a class make one new array of one array, and keep neither. Derived
--- classes are not included.
+--- Declares that the blocks of a class make one new array from one array, and store neither.
+-- Subclasses are not included.
 -- @tparam table class
 function layer.note_passing(class)
   passing[class] = true
 end
 
 
---- Returns whether a block's class was declared so, and the block has no hooks that might keep
--- arrays.
+--- Returns whether a block's class was declared with `note_passing`, and the block has no hooks
+-- that might store arrays.
 -- @tparam Block block
 -- @treturn bool
 function layer.is_passing(block)
@@ -96,9 +96,9 @@ function layer.is_passing(block)
 end
 
 
---- Calls a block for which `is_passing` holds on an array that only the caller has. Releases that
--- array if it is recorded: an array that exists when the program of the recorded calls is made gets
--- memory of its own, and the operator that makes it is not fused with those that read it.
+--- Calls a block for which `is_passing` is true on an array that only the caller has. If that array
+-- is recorded, it is released: an array that exists when the program of the recorded calls is made
+-- gets memory, and the operator that makes it is not fused with its readers.
 -- @tparam Block block
 -- @param x array or symbol
 -- @return the result
@@ -111,11 +111,11 @@ function layer.pass_on(block, x)
 end
 
 
---- Makes the forward of a class free the temporary arrays that it makes while it is recorded.
--- Forward must not keep any, nor pass one to a function of the script.
+--- Makes the forward of a class free the temporary arrays that it makes while recording is on.
+-- Forward must not store any of them, nor pass one to a function of the script.
 -- @tparam table class
--- @tparam[opt] function may called as may(object): returns whether this holds for the object; all
---   objects by default
+-- @tparam[opt] function may called as may(object): returns whether this is allowed for the object;
+--   default: for all objects
 function layer.tidy(class, may)
   local forward = class.forward
   function class.forward(self, ...)
@@ -128,7 +128,7 @@ end
 
 
 --- Applies an activation, if there is one, to an array that the caller has just made and does not
--- use any more.
+-- use afterwards.
 -- @param act Block or nil
 -- @param x array or symbol
 -- @return the result; x without an activation
@@ -157,7 +157,7 @@ end
 
 -- Checks ------------------------------------------------------------------------------------------
 
--- The type of sizes along a layer's axes: one number for all axes, or a list of one for each.
+-- The type of sizes along a layer's axes: one number for all axes, or a list with one for each.
 args.types.sizes = { takes = args.types.shape.takes, text = "a number or a list of sizes",
   check = function(v)
     local ok, list, expected, code, got = args.types.shape.check(v)
@@ -165,10 +165,10 @@ args.types.sizes = { takes = args.types.shape.takes, text = "a number or a list 
   end }
 
 
---- Returns a size for each axis. A list of another length than dims is E(value).
+--- Returns a size for each axis. A list whose length is not dims is E(value).
 -- @string func public name of the layer, for errors
 -- @string argument name of the argument, for errors
--- @tparam int|{int,...} sizes as the type "sizes" gives them
+-- @tparam int|{int,...} sizes a value of the type "sizes"
 -- @int dims number of axes
 -- @treturn {int,...} dims sizes
 function layer.sizes(func, argument, sizes, dims)
@@ -187,8 +187,8 @@ function layer.sizes(func, argument, sizes, dims)
 end
 
 
---- Returns the number of channels in a group of a convolution. Groups that do not divide the
--- channels are E(value).
+--- Returns the number of channels in a group of a convolution; E(value) if the number of groups
+-- does not divide that of the channels.
 -- @string func public name of the layer, for errors
 -- @string argument name of the channels' argument, for errors
 -- @int channels
@@ -204,7 +204,7 @@ function layer.per_group(func, argument, channels, groups)
 end
 
 
---- Returns a text if it is accepted; any other is E(value), which lists those accepted.
+--- Returns a word if it is accepted; others are E(value), which lists the accepted words.
 -- @string func public name of the layer, for errors
 -- @string argument name of the argument, for errors
 -- @string text
@@ -246,7 +246,7 @@ end
 local function return_nil() end
 
 
---- Returns the function that names the nodes of a cell's present step: "i2h" -> "t0_i2h".
+--- Returns the function that names the nodes of a cell's current step: "i2h" -> "t0_i2h".
 -- @param cell
 -- @param x the cell's input; for an array all names are nil
 -- @treturn function
@@ -263,8 +263,8 @@ end
 
 -- Calls -------------------------------------------------------------------------------------------
 
---- Returns a function that calls an operator with one input. Arrays are handed on without a table
--- of arguments, which `F.tanh{ x, name = name }` would read in each call.
+--- Returns a function that calls an operator with one input. It avoids the table of arguments that
+-- `F.tanh{ x, name = name }` would read in each call.
 -- @string op name of an operator
 -- @treturn function called as f(name of the node or nil, array or symbol)
 function layer.unary(op)
@@ -301,13 +301,13 @@ local function call_entry(entry, x, y, z)
   if z then
     put_input(2, z)
   end
-  local result = cached(entry, entry.func, nil, x)       -- no tail call: the arrays stay alive
+  local result = cached(entry, entry.func, nil, x)       -- no tail call: the arrays must stay alive
   return result
 end
 
 
 --- Returns a function that calls an operator whose parameters depend on one value. The parameters
--- for a value are made once.
+-- for each value are made once.
 -- @string op name of an operator
 -- @tparam function params_of called as params_of(value): returns the parameters by name
 -- @treturn function called as f(value, x, y or nil), arrays or symbols
@@ -359,8 +359,8 @@ function layer.weighted(op, params_of)
 end
 
 
---- Returns the dtype of a normalization's parameters and averages beside data of a dtype: a half
--- type is too narrow for them.
+--- Returns the dtype of a normalization's parameters and averages for data of a dtype; half types
+-- are too narrow for them.
 -- @string dtype
 -- @treturn string
 function layer.statistics_type(dtype)
@@ -371,7 +371,7 @@ end
 -- Results -----------------------------------------------------------------------------------------
 
 --- Returns the outputs of an operator as a list.
--- @param result what the call returned: an array, a list of arrays, or a symbol with all outputs
+-- @param result of the call: an array, a list of arrays, or a symbol with all outputs
 -- @int n number of outputs
 -- @treturn table n arrays or symbols
 function layer.outputs(result, n)
@@ -390,7 +390,7 @@ end
 
 -- Texts -------------------------------------------------------------------------------------------
 
---- Returns a value as the reference writes it: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
+--- Returns a value in the reference's form: `(2, 2)`, `(3,)`, `True`, `None`, `1e-05`.
 -- @param v list, boolean, number, text or nil
 -- @treturn string
 function layer.show(v)
@@ -443,7 +443,7 @@ end
 -- `_dilate`, `_groups` and its field `act`.
 -- @param self the layer
 -- @param weight its weight's parameter
--- @param bias its bias's, or nil
+-- @param bias its bias's parameter, or nil
 -- @treturn string
 function layer.convolution_text(self, weight, bias)
   local shape, show = weight.shape, layer.show
@@ -465,7 +465,7 @@ function layer.describe(class, describe)
 end
 
 
---- Indents all lines of a text but the first by two blanks.
+--- Indents all lines of a text except the first by two blanks.
 -- @string text
 -- @treturn string
 function layer.indent(text)
@@ -473,8 +473,8 @@ function layer.indent(text)
 end
 
 
---- Returns the text of a container: what it begins with, lines, a parenthesis. Without lines there
--- is an empty one.
+--- Returns the text of a container: its head, its lines, a closing parenthesis. Without lines there
+-- is one empty line.
 function layer.listed(head, lines)
   return head .. "\n" .. table.concat(lines, "\n") .. "\n)"
 end

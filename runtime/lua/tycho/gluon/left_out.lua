@@ -1,5 +1,5 @@
---- Functions of the reference's gluon that are left out on purpose: a call raises E(`unsupported`)
--- and says what to use instead.
+--- Functions of the reference's gluon that Tycho does not have: a call raises E(`unsupported`) and
+-- says what to use instead.
 --
 -- @module tycho.gluon.left_out
 
@@ -9,7 +9,7 @@ local Error = require "tycho.core.error"
 local left_out = {}
 
 
---- Adds functions that are left out to a class or a namespace.
+--- Adds such functions to a class or a namespace.
 -- @tparam table owner
 -- @string func public name of the owner, for errors
 -- @string sign ":" for methods, "." for functions

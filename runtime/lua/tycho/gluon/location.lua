@@ -1,9 +1,9 @@
---- Where in a block an error occurs: the line in the user's forward, and the built-in layer.
+--- Finds where in a block an error occurs: the line in the user's forward, and the built-in layer.
 --
 -- A forward that ends in a tail call, `return self.fc(x)`, is no longer on the stack while `fc`
--- runs. The library's function that called forward, a runner, stays there: it has the block as its
--- first local, and so the forward, whose bytecode has the line of the tail call (of several the
--- last one).
+-- runs. The library's function that called forward, a runner, is still there: its first local is
+-- the block, through which forward is found; forward's bytecode contains the line of the tail call
+-- (of several the last one).
 --
 -- @module tycho.gluon.location
 
@@ -15,7 +15,7 @@ local band, getinfo, getlocal = bit.band, debug.getinfo, debug.getlocal
 
 local location = {}
 
-local runners = {}                       -- set of the functions that call a block's forward
+local runners = {}                       -- set of functions that call a block's forward
 
 
 -- Returns the opcode of a function's last instruction.
@@ -48,7 +48,7 @@ end
 
 
 -- Returns the line of the tail call by which the user's forward left the stack, "file.lua:12"; nil
--- if it has none or is the library's. level: of a runner on the stack.
+-- if it has none or belongs to the library. level: of a runner on the stack.
 local function find_line(level)
   local _, block = getlocal(level, 1)
   local forward = type(block) == "table" and block.forward
@@ -56,8 +56,8 @@ local function find_line(level)
 end
 
 
---- Returns its arguments. A runner passes the results of forward through it, since a tail call of
--- forward would take the runner off the stack.
+--- Returns its arguments. A runner passes the results of forward through it: otherwise the call of
+-- forward would be a tail call, which would remove the runner from the stack.
 function location.results(...)
   return ...
 end
@@ -81,19 +81,19 @@ local function hold_again(line, ...)
 end
 
 
--- Forward -> whether it is the library's. A cache, since LuaJIT does not compile the look-up of a
--- function's file.
+-- Forward -> whether it belongs to the library. A cache, since LuaJIT does not compile the look-up
+-- of a function's file.
 local is_library = setmetatable({}, { __mode = "k" })
 
--- Finds out whether a forward is the library's, and notes it.
+-- Finds out whether a forward belongs to the library, and stores the answer.
 local function note_library(forward)
   is_library[forward] = type(forward) == "function" and not Error.user_file(forward)
   return is_library[forward]
 end
 
 
---- Declares that a forward of the library calls a function of the script, so that its calls keep
--- lines of their own.
+--- Declares that a forward of the library calls a function of the script, so that the calls in this
+-- function have their own lines.
 -- @tparam function forward
 function location.runs_script(forward)
   is_library[forward] = false
@@ -101,7 +101,7 @@ end
 
 
 --- Runs a block's forward while calls are recorded. All calls of a built-in block are attributed to
--- the line that called the block. If the core asks for a line now (`recording.is_line_wanted`), it
+-- the line that called the block. If the core needs a line already (`recording.is_line_wanted`), it
 -- is found here, where the stack is not deep yet; otherwise when the first call needs one.
 -- @tparam function forward
 -- @param ... its arguments
@@ -117,7 +117,7 @@ function location.recorded(forward, ...)
     recording.hold(recording.is_line_wanted() and recording.script_line() or false)
     return release_results(pcall(forward, ...))
   end
-  -- after an error nothing holds the line again: the caller that held it releases it
+  -- after an error, the caller that held the line releases it
   return hold_again(recording.release(), forward(...))
 end
 
@@ -131,8 +131,8 @@ function location.runner(f)
 end
 
 
--- Returns the name of the built-in layer that runs at or below a level of the stack; nil: none
--- does.
+-- Returns the name of the built-in layer that runs at a level of the stack or further out; nil if
+-- there is none.
 function Error.running(level)
   level = level + 1
   while true do
@@ -150,8 +150,8 @@ function Error.running(level)
 end
 
 
--- Returns the block, among this one, its children and `best`, with the longest prefix with which
--- the name begins; nil: there is none.
+-- Returns the block, among this one, its children and `best`, with the longest prefix that the name
+-- begins with; nil if there is none.
 local function find_owner(block, name, best)
   local prefix = block.prefix
   if name:sub(1, #prefix) == prefix and (not best or #prefix > #best.prefix) then
@@ -167,7 +167,7 @@ end
 --- Returns the name of the built-in layer that made a node of a trace.
 -- @tparam Block block that was traced
 -- @string name of the node
--- @treturn ?string nil: a forward of the script made it
+-- @treturn ?string nil if a forward of the script made it
 function location.find_layer(block, name)
   local owner = find_owner(block, name)
   return owner and owner.prefix ~= "" and not Error.user_file(owner.forward) and owner.name or nil

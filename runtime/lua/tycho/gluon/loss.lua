@@ -1,15 +1,15 @@
 --- Losses: `ty.gluon.loss`.
 --
--- A loss is a HybridBlock, called as `loss(pred, label, sample_weight)` unless it says otherwise.
--- It returns one value per sample, of shape (batch), which is the mean over the other axes unless
--- it says otherwise. `weight` is a factor for all samples. `sample_weight`, which may be left out,
--- is an array that broadcasts to the loss before that mean: (batch, 1) for a weight per sample.
--- `batch_axis` is the axis of samples, from 0.
+-- A loss is a HybridBlock, called as `loss(pred, label, sample_weight)` unless stated otherwise. It
+-- returns one value per sample, in an array of shape (batch), which is the mean over the other axes
+-- unless stated otherwise. `weight` is a factor for all samples. `sample_weight`, which may be
+-- omitted, is an array that broadcasts to the loss before that mean: (batch, 1) for a weight per
+-- sample. `batch_axis` is the axis of samples, from 0.
 --
 --     local loss = ty.gluon.loss.SoftmaxCrossEntropyLoss()
 --     local l = ty.autograd.record(function() return loss(net(x), y) end)
 --
---     local Focal = ty.gluon.loss.Loss:extend("Focal")              -- a loss of one's own
+--     local Focal = ty.gluon.loss.Loss:extend("Focal")              -- a custom loss
 --     function Focal:forward(pred, label) ... end
 --
 -- @module tycho.gluon.loss
@@ -29,8 +29,8 @@ local loss = {}
 
 -- The base ----------------------------------------------------------------------------------------
 
---- The base of losses. Options of the constructor, by name, which become fields: `weight` = nil, a
--- factor, and `batch_axis` = 0.
+--- The base class of losses. Options of the constructor, by name, which become fields: `weight` =
+-- nil, a factor, and `batch_axis` = 0.
 -- @type Loss
 local Loss = HybridBlock:extend("Loss")
 loss.Loss = Loss
@@ -62,9 +62,9 @@ end)
 
 local WEIGHT, BATCH_AXIS = { "weight", "number?" }, { "batch_axis", "integer", 0 }
 
-local defined = {}                       -- set of the classes below, whose forward keeps no array
+local defined = {}                       -- set of the classes below, whose forward stores no array
 
--- Returns a class of losses whose arguments are those of `spec`. They become fields: `weight` and
+-- Returns a class of losses with the arguments in `spec`. They become fields: `weight` and
 -- `batch_axis` under these names, the others with an underscore in front.
 local function define(name, spec)
   local class = layer.extend(Loss, "loss." .. name, spec)
@@ -82,7 +82,7 @@ end
 
 -- Pieces ------------------------------------------------------------------------------------------
 
--- Returns a loss times sample_weight and times a factor; both may be nil.
+-- Returns a loss multiplied by sample_weight and by a factor; both may be nil.
 local function weighted(l, factor, sample_weight)
   if sample_weight ~= nil then
     l = F.broadcast_mul(l, sample_weight)
@@ -104,7 +104,7 @@ end
 
 
 local function fail_input(self, argument, x)
-  local is_given = argument == "label" or argument == "target"       -- by no network
+  local is_given = argument == "label" or argument == "target"       -- not made by a network
   local text = x ~= nil and "bad '%s'" or is_given and "'%s' is missing"
     or "'%s' is missing; does the network's forward return its result?"
   Error.raise{ code = "type", func = "loss." .. self.class_name, argument = argument,
@@ -124,7 +124,8 @@ end
 
 
 -- Returns an input of forward reshaped to the shape of pred. Raises E(shape) for an array with
--- another number of elements. The sizes are compared where it fails: that takes as long as a call.
+-- another number of elements. The sizes are compared only after a failure, since a comparison takes
+-- as long as a call.
 local function like(self, argument, x, pred)
   local good, y = pcall(F.reshape_like, x, pred)
   if good then

@@ -1,7 +1,7 @@
 --- Prefixes of blocks: each scope counts the blocks that are made inside it, by hint ("dense").
 --
--- The prefix of a block that is made in the scope of another begins with that one's:
--- "net0_dense1_". Outside of all scopes the current name manager counts (`ty.name`).
+-- The prefix of a block that is made in the scope of another one begins with that one's prefix:
+-- "net0_dense1_". Outside all scopes the current name manager counts (`ty.name`).
 --
 -- @module tycho.gluon.name_scope
 
@@ -13,7 +13,7 @@ local name_scope = {}
 
 local KIND = "gluon.name_scope"
 
--- What a scope puts on the stack of scopes: prefix, parameters, and counts by hint.
+-- An entry of the stack of scopes: prefix, parameters, and counts by hint.
 local Counter = Class:extend("NameScope")
 scope.make(Counter, KIND)
 
@@ -47,7 +47,7 @@ function Scope:enter()
 end
 
 
---- Makes the scope current that was current before `enter`.
+--- Restores the scope that was current before `enter`.
 function Scope:exit()
   if self._counter then
     self._counter:exit()
@@ -68,8 +68,8 @@ local function call_counted(counter, f, ...)
 end
 
 
---- Runs f inside the scope. The arguments of f are passed on, so that no closure is needed, whose
--- upvalues a LuaJIT trace would keep.
+--- Runs f inside the scope. The arguments of f are passed on, so that no closure is needed: a
+-- LuaJIT trace would keep its upvalues.
 -- @tparam function f
 -- @param ... its arguments
 -- @return the results of f

@@ -1,5 +1,5 @@
---- Arguments and results of blocks as a flat list of tensors and their structure (core/nested.lua),
--- in which nil and `ty.null` are no values.
+--- Arguments and results of blocks as a flat list of tensors and their structure (core/nested.lua).
+-- nil and `ty.null` are not values.
 --
 -- @module tycho.gluon.nested
 

@@ -1,7 +1,7 @@
 --- A parameter of a block: one array per device, with its gradient.
 --
--- Its shape may have unknown sizes, written 0. Its arrays are then made at the first call of the
--- block, whose inputs determine them (deferred initialization).
+-- Its shape may have unknown sizes, written 0. The arrays are then made at the first call of the
+-- block, whose inputs determine the sizes (deferred initialization).
 --
 -- @classmod ty.gluon.Parameter
 
@@ -32,8 +32,8 @@ local getmetatable, rawget, rawset = getmetatable, rawget, rawset
 -- decay), init.
 local Parameter = Class:extend("Parameter")
 
--- Serves as `__call` of classes: makes a parameter. It takes `init` from the class, since the field
--- `p.init` is the parameter's initializer.
+-- Implements `__call` of classes: makes a parameter. It reads `init` from the class, since the
+-- field `p.init` is the parameter's initializer.
 local function construct_parameter(kind, ...)
   local p = setmetatable({}, kind)
   kind.init(p, ...)
@@ -41,7 +41,7 @@ local function construct_parameter(kind, ...)
 end
 
 --- Returns a subclass.
--- @string[opt] name of the class, the base's by default
+-- @string[opt] name of the class, by default the base's
 -- @treturn table class
 function Parameter:extend(name)
   local kind = Class.extend(self, name)
@@ -108,14 +108,14 @@ local FORM = args.form("gluon.Parameter", {
 })
 
 
--- How the reference writes the dtype of a parameter that was given none.
+-- The reference's text for the dtype of a parameter without one.
 local DEFAULT = "<class 'numpy.float32'>"
 
 --- @string name
 -- @tparam[opt] table options grad_req = "write" ("add": gradients are summed until `zero_grad`,
---   "null": there is none), shape (0: an unknown size), dtype = "float32", lr_mult = 1, wd_mult =
---   1, init (an initializer or its name), allow_deferred_init = false: true lets `initialize` wait
---   for unknown sizes; differentiable = true: false makes grad_req "null" for good
+--   "null": none), shape (0: an unknown size), dtype = "float32", lr_mult = 1, wd_mult = 1, init
+--   (an initializer or its name), allow_deferred_init = false: true lets `initialize` wait for
+--   unknown sizes; differentiable = true: false fixes grad_req to "null"
 function Parameter:init(...)
   local a = FORM(...)
   check_grad_req(a.grad_req)
@@ -136,8 +136,8 @@ function Parameter:init(...)
 end
 
 
--- Private fields that may be absent: `_data` (list of arrays), `_by_device` (device -> array),
--- `_deferred` (what initialize was called with, while a size is unknown), `_var`.
+-- Private fields that may be nil: `_data` (list of arrays), `_by_device` (device -> array),
+-- `_deferred` (the arguments of initialize, while a size is unknown), `_var`.
 
 
 --- Returns the parameter as text: "Parameter dense0_weight (shape=(3, 0), dtype=float32)".
@@ -169,7 +169,7 @@ local function fail_deferred(self, func)
 end
 
 
--- Adds a gradient to an array, or removes it, as grad_req says.
+-- Attaches a gradient to an array, or removes it, according to grad_req.
 local function attach_gradient(self, x)
   if self._grad_req ~= "null" then
     x:attach_grad(self._grad_req)
@@ -211,9 +211,9 @@ local function copy_to_devices(ctx, x, keep)
 end
 
 
--- Fills an array by the initializer `how`: by its rule for weights, whatever the parameter's name
--- is. One that has no such rule of its own (Mixed, Load) chooses by the name. default: the
--- initializer of `initialize`, which has the setting `verbose`.
+-- Fills an array with the initializer `how`, with its rule for weights whatever the parameter's
+-- name is. An initializer without such a rule (Mixed, Load) chooses by the name. default: the
+-- initializer of `initialize`, whose setting `verbose` applies.
 local function fill_array(self, how, default, x)
   local desc = init.InitDesc(self.name, {}, default)
   local rule = how._init_weight
@@ -229,8 +229,8 @@ local function fill_array(self, how, default, x)
 end
 
 
--- Makes the arrays of a parameter whose shape is known: from the data that were set while it
--- waited, else by the initializer.
+-- Makes the arrays of a parameter whose shape is known, from values that were set while it waited,
+-- else with the initializer.
 local function make_arrays(self, deferred)
   local x = deferred.data
   if not x then
@@ -256,8 +256,8 @@ function Parameter:_know_shape(shape)
 end
 
 
---- Makes the arrays of a parameter that waited for its shape; others stay as they are (not for
--- users).
+--- Makes the arrays of a parameter that waited for its shape; other parameters are not changed (not
+-- for users).
 function Parameter:_finish()
   local deferred = rawget(self, "_deferred")
   if deferred then
@@ -272,7 +272,7 @@ end
 local INITIALIZE = args.form("Parameter:initialize", { { "init", "any?" }, { "ctx", "contexts?" },
   { "default_init", "any?" }, { "force_reinit", "boolean", false } })
 
---- Makes the arrays and fills them. A parameter that has arrays stays as it is, with a warning. One
+--- Makes the arrays and fills them. A parameter that has arrays is not changed, with a warning. One
 -- with unknown sizes waits for the first call of its block; without `allow_deferred_init` it is
 -- E(`shape`).
 -- @tparam[opt] table options init (an initializer or its name; nil: the parameter's own, else
@@ -332,8 +332,8 @@ local function fail_device(self, func, ctx)
 end
 
 
--- Returns the array on a device; E(state) where there are none, E(device) where it has none there.
--- ctx: the device as the caller named it, for the error.
+-- Returns the array on a device; E(state) if the parameter has no arrays, E(device) if it has none
+-- there. ctx: the context that the caller gave, for the error.
 local function get_array(self, device, func, ctx)
   local by_device = rawget(self, "_by_device") or fail_data(self, func)
   return by_device[device] or fail_device(self, func, ctx or context.of_device(device))
@@ -345,7 +345,7 @@ local WHERE = {
   ["Parameter:grad"] = args.form("Parameter:grad", { { "where", "any?" } }),
 }
 
--- Returns what `data` returns, for a method of a name.
+-- Returns the result of `data`; func: the method's name for errors.
 local function find_data(self, where, func)
   local kind = getmetatable(where)
   if kind == NDArray then
@@ -366,16 +366,16 @@ local function find_data(self, where, func)
 end
 
 
--- Raises E(type) for `data()` with a dot. The class's guard spares this method, which each call of
--- a layer calls.
+-- Raises E(type) for a call `p.data()`. The class's guard does not cover this method, since each
+-- call of a layer calls it.
 local function fail_dot()
   Error.raise{ code = "type", func = "Parameter:data", argument = "self", expected = "a Parameter",
     got = "nothing", message = "methods take a colon: x:data(...), not x.data(...)" }
 end
 
 
---- Returns the parameter's array on a device: not a copy, and with its gradient in `grad`. A
--- parameter without arrays is E(`state`), one without an array on this device E(`device`).
+--- Returns the parameter's array on a device, not a copy; its gradient is in `grad`. A parameter
+-- without arrays is E(`state`), one without an array on this device E(`device`).
 -- @param[opt] where a context; an array, for its device; a symbol, for which the parameter's
 --   variable is returned; nil: the only array, or the one on the current context
 -- @treturn NDArray or Symbol
@@ -400,7 +400,7 @@ function Parameter:_values_version()
 end
 
 
---- Returns the arrays on all devices, in the order of `initialize`. There are none: E(`state`).
+--- Returns the arrays on all devices, in the order of `initialize`; E(state) if there are none.
 -- @treturn {NDArray,...}
 function Parameter:list_data()
   return tables.copied(rawget(self, "_data") or fail_data(self, "Parameter:list_data"))
@@ -419,7 +419,7 @@ end
 
 --- Returns the gradient on a device: the array to which backward writes. With grad_req "null" it is
 -- E(`state`); other errors are those of `data`.
--- @param[opt] where a context, an array, or nil, as of `data`
+-- @param[opt] where a context, an array, or nil, as for `data`
 -- @treturn NDArray
 function Parameter:grad(where)
   check_grad(self, "Parameter:grad")
@@ -439,8 +439,8 @@ function Parameter:list_grad()
 end
 
 
---- Returns the devices of the parameter, also of one that waits for its shape. One that was not
--- initialized is E(`state`).
+--- Returns the devices of the parameter, even if it waits for its shape; E(`state`) if it was not
+-- initialized.
 -- @treturn {Context,...}
 function Parameter:list_ctx()
   local deferred, list = rawget(self, "_deferred"), {}
@@ -456,8 +456,8 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the shape that has the known sizes of two shapes; nil: they contradict each other. old
--- may be nil.
+-- Returns the shape with the known sizes of two shapes; nil if they contradict each other. old may
+-- be nil.
 local function merge_shapes(old, new)
   if not old then
     return new
@@ -484,8 +484,8 @@ local function copy_to_all(list, x, func, name)
 end
 
 
---- Sets the values on all devices; gradients stay. For a parameter that waits for its shape, the
--- values are kept for it. Another shape is E(`shape`), a parameter that was not initialized
+--- Sets the values on all devices; gradients are not changed. A parameter that waits for its shape
+-- uses the values later. Another shape is E(`shape`), a parameter that was not initialized
 -- E(`state`).
 -- @param x an NDArray (copied) or a nested table of numbers, of the parameter's shape
 function Parameter:set_data(x)
@@ -524,7 +524,7 @@ end
 --- Sets the values to those of a file; a parameter without arrays gets them (not for users).
 -- @tparam NDArray x
 -- @string[opt] dtype the parameter's new dtype
--- @tparam ?{Context,...} ctx devices of a parameter that was not initialized; nil: the CPU
+-- @tparam ?{Context,...} ctx devices of a parameter that was not initialized; default: the CPU
 function Parameter:_load(x, dtype, ctx)
   if dtype then
     self:cast(dtype)
@@ -540,8 +540,8 @@ function Parameter:_load(x, dtype, ctx)
 end
 
 
---- Makes given arrays the parameter's own, one per device (not for users). Another shape or dtype
--- is E(shape) and E(dtype).
+--- Makes given arrays the arrays of the parameter, one per device (not for users). Another shape or
+-- dtype is E(shape) or E(dtype).
 -- @tparam {NDArray,...} list
 -- @string func name of the caller, for errors
 function Parameter:_adopt(list, func)
@@ -558,7 +558,7 @@ function Parameter:_adopt(list, func)
 end
 
 
---- Sets the gradients to 0; does nothing where there are none.
+--- Sets the gradients to 0; does nothing if there are none.
 function Parameter:zero_grad()
   for _, x in ipairs(rawget(self, "_data") or {}) do
     if x.grad then
@@ -619,8 +619,8 @@ end
 
 local RESET = args.form("Parameter:reset_ctx", { list = true, { "ctx", "contexts" } })
 
---- Moves the parameter to other devices: each gets the mean over the old ones, and a new gradient.
--- One that was not initialized is E(`state`).
+--- Moves the parameter to other devices: each gets the mean over the old ones, and a new gradient;
+-- E(`state`) if it was not initialized.
 -- @param ctx a context or a list of them
 function Parameter:reset_ctx(...)
   local ctx = RESET(...).ctx
@@ -645,7 +645,8 @@ function Parameter._of_variable(n)
 end
 
 
---- Frees the arrays at once; the parameter is then as before `initialize` (not for users).
+--- Frees the arrays immediately; afterwards the parameter is as before `initialize` (not for
+-- users).
 function Parameter:_free()
   for _, x in ipairs(rawget(self, "_data") or {}) do
     if x.grad then
@@ -659,8 +660,8 @@ function Parameter:_free()
 end
 
 
---- Returns the parameter's variable for symbols: the same one until shape, dtype, or an attribute
--- changes.
+--- Returns the parameter's variable for symbols, which stays the same until shape, dtype or an
+-- attribute changes.
 -- @treturn Symbol
 function Parameter:var()
   local v = rawget(self, "_var")

@@ -19,8 +19,8 @@ local tables = require "tycho.core.tables"
 
 local getmetatable, rawget, rawset = getmetatable, rawget, rawset
 
---- Parameters by full name: `d["net_weight"]`, an unknown one is E(`name`). Read-only field:
--- prefix, with which the names begin of parameters that `get` makes.
+--- Parameters by full name: `d["net_weight"]`; an unknown name is E(`name`). Read-only field:
+-- prefix, the start of the names of parameters that `get` makes.
 local ParameterDict = Class:extend("ParameterDict")
 
 
@@ -52,8 +52,8 @@ local function add_parameter(self, name, p)
 end
 
 
--- Returns the parameter of a full name; nil: there is none. One that the shared dictionary has is
--- added here.
+-- Returns the parameter with a full name; nil if there is none. A parameter of the shared
+-- dictionary is added here.
 local function find_or_share(self, name)
   local p = self._params[name]
   if not p and rawget(self, "_shared") then
@@ -104,7 +104,7 @@ function ParameterDict:len()
 end
 
 
---- Returns whether there is a parameter of a full name.
+--- Returns whether there is a parameter with a full name.
 -- @string name
 -- @treturn bool
 function ParameterDict:contains(name)
@@ -118,7 +118,7 @@ local function fail_unknown(self, name, func)
 end
 
 
---- Returns the parameter of a full name; an unknown name is E(`name`).
+--- Returns the parameter with a full name; an unknown name is E(`name`).
 -- @string name
 -- @treturn Parameter
 function ParameterDict:at(name)
@@ -145,7 +145,7 @@ function ParameterDict.__newindex(_, key)
 end
 
 
---- Returns the dictionary as text, as the reference writes it: one line per parameter.
+--- Returns the dictionary as text in the reference's form: one line per parameter.
 function ParameterDict:__tostring()
   local lines = {}
   for i, p in ipairs(self:values()) do
@@ -171,8 +171,8 @@ local function is_equal(a, b)
 end
 
 
--- Sets properties of a parameter that were unknown; raises E(value) where one differs from the
--- given.
+-- Sets properties of a parameter that were unknown; raises E(value) if a known one differs from the
+-- given value.
 local function merge_properties(p, given)
   for key, want in pairs(given) do
     local have = p[key]
@@ -200,11 +200,11 @@ local GET = args.form("ParameterDict:get", { { "name", "text" }, "*",
 
 local FIXED = { "allow_deferred_init", "differentiable", "stype", "grad_stype" }
 
---- Returns the parameter called prefix .. name: that of this dictionary or of the shared one, or a
--- new one. Options of a parameter that exists must agree with it, else E(`value`); unknown sizes
--- of its shape are set.
+--- Returns the parameter called prefix .. name, from this dictionary or the shared one, or a new
+-- one. Options for a parameter that exists must agree with it, else E(`value`); unknown sizes of
+-- its shape are set.
 -- @string name without the prefix
--- @tparam[opt] table options as of `Parameter`
+-- @tparam[opt] table options as for `Parameter`
 -- @treturn Parameter
 function ParameterDict:get(...)
   local a = GET(...)
@@ -233,10 +233,10 @@ end
 local CONSTANT = args.form("ParameterDict:get_constant",
   { { "name", "text" }, { "value", "any?" } })
 
---- Returns the constant called prefix .. name, or makes it.
+--- Returns the constant called prefix .. name; it is made if it does not exist.
 -- @string name without the prefix
--- @param[opt] value an NDArray or a nested table of numbers; a constant that exists with another
---   value is E(`value`). nil: the constant exists, else E(`name`)
+-- @param[opt] value an NDArray or a nested table of numbers; E(`value`) if the constant exists with
+--   another value. nil: the constant must exist, else E(`name`)
 -- @treturn Constant
 function ParameterDict:get_constant(name, value)
   if type(name) == "table" then
@@ -310,8 +310,8 @@ local INITIALIZE = args.form("ParameterDict:initialize", { { "init", "any?" },
 
 --- Initializes all parameters (see `Parameter:initialize`).
 -- @tparam[opt] table options init = `ty.init.Uniform()` (an initializer or its name, for parameters
---   without one of their own), ctx = the current one (a context, or a list of them), verbose =
---   false: true logs each parameter; force_reinit = false
+--   without their own initializer), ctx = the current one (a context, or a list of contexts),
+--   verbose = false: true logs each parameter; force_reinit = false
 function ParameterDict:initialize(...)
   local a = INITIALIZE(...)
   local default = require("tycho.initializer").create(a.init or "uniform")
@@ -344,7 +344,7 @@ function ParameterDict:reset_ctx(...)
 end
 
 
---- Returns the devices on which parameters are, each once.
+--- Returns the devices of the parameters, without duplicates.
 -- @treturn {Context,...}
 function ParameterDict:list_ctx()
   local seen, list = {}, {}
@@ -391,8 +391,8 @@ end
 
 --- Writes the parameters to a file under their names. The mean of the devices is written.
 -- @string filename
--- @tparam[opt] table options strip_prefix = "": text that the names are written without; a name
---   that does not begin with it is E(`value`)
+-- @tparam[opt] table options strip_prefix = "": text that is removed from the start of names; a
+--   name that does not begin with it is E(`value`)
 function ParameterDict:save(...)
   local a, list = SAVE(...), {}
   for i, p in ipairs(self:values()) do
@@ -407,11 +407,12 @@ table.insert(LOAD_OPTIONS, 5, { "restore_prefix", "text", "" })
 
 local LOAD = args.form("ParameterDict:load", LOAD_OPTIONS)
 
---- Reads parameters by name. Errors are those of `Block:load_parameters`, and change nothing.
+--- Reads parameters by name. Errors are those of `Block:load_parameters`, after which nothing is
+-- changed.
 -- @string filename
--- @tparam[opt] table options restore_prefix = "": text that is put before each name of the file;
---   ctx, allow_missing = false, ignore_extra = false, cast_dtype = false, dtype_source = "current"
---   or "saved", as of `Block:load_parameters`
+-- @tparam[opt] table options restore_prefix = "": text that is put in front of each name in the
+--   file; ctx, allow_missing = false, ignore_extra = false, cast_dtype = false, dtype_source =
+--   "current" or "saved", as for `Block:load_parameters`
 function ParameterDict:load(...)
   local a, list, loaded = LOAD(...), {}, {}
   for i, p in ipairs(self:values()) do

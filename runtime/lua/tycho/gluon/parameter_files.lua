@@ -31,7 +31,7 @@ function parameter_files.average(p)
 end
 
 
---- Writes parameters to a file under names. The file is whole, or the old one stays.
+--- Writes parameters to a file under the given names. If writing fails, the old file remains.
 -- @string path
 -- @tparam table list of {name, Parameter}, in order
 function parameter_files.write(path, list)
@@ -51,7 +51,7 @@ local function sort_names(list)
 end
 
 
-local SHOWN = 8                                          -- names in an error's text, at most
+local SHOWN = 8                                          -- most names in an error's text
 
 -- Returns the first names of a list, quoted, and the number of the others.
 local function show_names(list)
@@ -75,8 +75,8 @@ local function fail_names(path, missing, extra, func)
 end
 
 
--- Raises E(shape) or E(dtype) for the first of the arrays that differ from their parameters, and
--- names them all. list: of { name, code, expected, got, advice }.
+-- Raises E(shape) or E(dtype) for the first of the arrays that differ from their parameters, with a
+-- text that names all of them. list: of { name, code, expected, got, advice }.
 local function fail_mismatch(path, list, func)
   local names, first = {}, list[1]
   for i, entry in ipairs(list) do
@@ -90,7 +90,8 @@ local function fail_mismatch(path, list, func)
 end
 
 
--- Returns how an array of a file differs from its parameter, for fail_mismatch; nil: it does not.
+-- Returns the difference of an array of a file from its parameter, for fail_mismatch; nil if there
+-- is none.
 local function find_difference(name, p, x, options)
   local have = rawget(p, "_shape")
   if have and not p._merged_shape(have, x.shape) then
@@ -104,8 +105,8 @@ local function find_difference(name, p, x, options)
 end
 
 
--- Returns what a parameter gets from an array of a file: { param, value, dtype }, dtype nil where
--- the parameter keeps its own.
+-- Returns the new value of a parameter from an array of a file: { param, value, dtype }; dtype is
+-- nil if the parameter keeps its own.
 local function read_value(p, x, options)
   local saved = options.dtype_source == "saved"
   if x.dtype ~= p.dtype and not saved then
@@ -131,7 +132,7 @@ end
 
 
 
--- Raises E(device) where a parameter has arrays, or waits for its shape, on other devices than ctx.
+-- Raises E(device) if a parameter has arrays, or waits for its shape, on other devices than ctx.
 local function check_devices(p, ctx, func)
   local ready = rawget(p, "_data") or rawget(p, "_deferred")
   if ready and ctx and not are_same_devices(p:list_ctx(), ctx) then
@@ -142,12 +143,12 @@ local function check_devices(p, ctx, func)
 end
 
 
---- Gives parameters the values of a file. An error changes nothing: E(name), E(shape), E(dtype),
--- E(device).
+--- Sets parameters to the values of a file. After an error nothing is changed: E(name), E(shape),
+-- E(dtype), E(device).
 -- @string path for errors
 -- @tparam table loaded name -> array
 -- @tparam table params list of {name, Parameter}; a parameter may have several names
--- @tparam table options ctx, allow_missing, ignore_extra, cast_dtype, dtype_source, as of
+-- @tparam table options ctx, allow_missing, ignore_extra, cast_dtype, dtype_source, as for
 --   `Block:load_parameters`
 -- @string func name of the caller, for errors
 function parameter_files.apply(path, loaded, params, options, func)
@@ -192,7 +193,7 @@ end
 -- @string path
 -- @string func name of the caller, for errors
 -- @treturn table name -> array
--- @treturn bool whether there were such prefixes
+-- @treturn bool whether names had such prefixes
 function parameter_files.read(path, func)
   local loaded, names = nd.load(path)
   if not names and #loaded > 0 then
@@ -201,7 +202,7 @@ function parameter_files.read(path, func)
         it"):format(path) }
   end
   local dict, exported = {}, false
-  for _, name in ipairs(names or {}) do                 -- a file of no arrays has no names
+  for _, name in ipairs(names or {}) do                 -- a file without arrays has no names
     local bare = name:match("^a[ru][gx]:(.*)$")
     exported = exported or bare ~= nil
     dict[bare or name] = loaded[name]

@@ -1,13 +1,13 @@
---- Runs a symbol on arrays, operator by operator, as the script that made it would, so that
--- autograd records the calls and they run together (ARCHITECTURE.md, "Recorded calls").
+--- Runs a symbol on arrays, operator by operator, like the script that made it, so that autograd
+-- records the calls and they run together (ARCHITECTURE.md, "Recorded calls").
 --
 --     local plan = replay.compile(symbol, { [node] = 1 }, block)  -- inputs by node
 --     local results = replay.run(plan, inputs, func)
 --
--- A plan is a flat list of steps. Each has its node, its attributes as the core takes them, and the
+-- A plan is a flat list of steps. Each has its node, its attributes in the core's form, and the
 -- slots of its inputs and outputs; slots are indices, from 1, of the list of arrays of one run.
 -- Steps are in the order in which the script called the operators, so that random numbers are drawn
--- in that order. Equal tables are shared, since each collection visits those of all traces.
+-- in that order. Equal tables are shared, since each garbage collection visits those of all traces.
 --
 -- @module tycho.gluon.replay
 
@@ -55,7 +55,7 @@ local function list_params(n, schema)
 end
 
 
--- Returns the prepared call that `call.cached` takes.
+-- Returns the prepared call for `call.cached`.
 local function make_entry(op, flat, nin)
   local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
   for i = 1, #flat / 2 do
@@ -71,8 +71,8 @@ local function has_unknown_size(text)
 end
 
 
--- Returns the layer of a SyncBatchNorm's node, which shares statistics over devices; nil: no layer
--- made the node, and the operator runs on one device.
+-- Returns the layer of a SyncBatchNorm's node, which shares statistics across devices; nil if no
+-- layer made the node, and the operator runs on one device.
 local function find_shared_layer(n)
   local input = n.inputs[2][1]
   while input.op and #input.inputs == 1 do
@@ -83,8 +83,8 @@ local function find_shared_layer(n)
 end
 
 
--- Returns the prepared call of a node, which all nodes with the same operator, parameters and
--- number of inputs share. entries: the prepared calls so far, by key; a new one is added.
+-- Returns the prepared call of a node; nodes with the same operator, parameters and number of
+-- inputs share it. entries: the prepared calls so far, by key; a new one is added.
 local function share_entry(entries, n, schema)
   local flat, nin = list_params(n, schema), #n.inputs
   local key = ("%s %d %s"):format(n.op, nin, table.concat(flat, "\0"))
@@ -96,14 +96,14 @@ end
 local NONE = {}                                          -- a list that stays empty
 
 
--- Makes the step that runs a node. `first` is the slot of its first output; the others follow it.
--- `may_fail`: the contents of its arrays may make it fail later; that error names the node's line.
--- A step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared call. Others
--- have a `kind`:
+-- Makes the step that runs a node. `first` is the slot of its first output; the others follow.
+-- `may_fail`: whether the contents of its arrays may make it fail later; that error names the
+-- node's line. A step with one output and at most MOST_INPUTS inputs has an `entry`, its prepared
+-- call. Others have a `kind`:
 -- - "control": a loop or a choice
 -- - "custom": an operator written in Lua
--- - "made": it has no inputs, and its attributes depend on the device, perhaps on shapes
--- - "shared": a SyncBatchNorm of `layer`; on one device its prepared call is `alone`
+-- - "made": without inputs, with attributes that depend on the device and perhaps on shapes
+-- - "shared": a SyncBatchNorm of `layer`; `alone` is its prepared call for a single device
 -- - "many": all others
 local function make_step(n, slots, entries)
   local schema, inputs = registry.find(n.op), {}
@@ -149,7 +149,7 @@ local function list_in_order(symbol)
 end
 
 
--- Adds a variable to the plan's inputs or parameters; raises E(value) where it is neither.
+-- Adds a variable to the plan's inputs or parameters; raises E(value) if it is neither.
 local function add_variable(plan, n, slot, position)
   local index, p = position[n], Parameter._of_variable(n)
   if index then
@@ -201,7 +201,7 @@ local function add_frees(plan)
 end
 
 
--- Returns a symbol of the outputs of a body and of the random numbers in it that nothing reads.
+-- Returns a symbol of the outputs of a body and of random numbers in it that nothing reads.
 local function with_unread(body)
   local all = tables.copied(body._entries)
   for _, entry in ipairs(rawget(body, "_unread") or {}) do
@@ -216,7 +216,7 @@ end
 -- @tparam Symbol symbol
 -- @tparam table position node of an input's variable -> its index among the inputs, from 1
 -- @tparam Block block that was traced, for errors
--- @tparam[opt] Symbol whole the outputs of `symbol`, followed by others that are computed as well:
+-- @tparam[opt] Symbol whole the outputs of `symbol`, followed by others that are computed too:
 --   random numbers that nothing reads
 -- @treturn table
 function replay.compile(symbol, position, block, whole)
@@ -255,7 +255,7 @@ end
 -- Shapes that depend on the inputs ----------------------------------------------------------------
 
 -- Returns the shapes of nodes' outputs by node, for steps without inputs whose shape has unknown
--- sizes, and the text of the inputs' shapes under which the plan keeps them.
+-- sizes, and the text of the inputs' shapes, the key under which the plan stores them.
 local function infer_open_shapes(plan, inputs)
   local keys, given = {}, {}
   for i, x in ipairs(inputs) do
@@ -279,7 +279,7 @@ local function infer_open_shapes(plan, inputs)
 end
 
 
--- Returns the prepared call of a step without inputs on a device, which the step keeps. key: the
+-- Returns the prepared call, which the step stores, of a step without inputs on a device. key: the
 -- text of the inputs' shapes.
 local function find_made_entry(step, device, shapes, key)
   local name = step.open and device .. ";" .. key or device
@@ -307,7 +307,7 @@ end
 local current_step                                 -- the step under way, for errors
 
 
--- Puts the inputs and the parameters, on the device of the first input, into their slots.
+-- Writes the inputs and the parameters, on the device of the first input, into their slots.
 local function set_variables(plan, inputs, slots)
   local first = inputs[1]
   for _, input in ipairs(plan.inputs) do
@@ -397,7 +397,7 @@ local function run_control(step, slots, inputs, func)
   end
   local results = control.run(step, values, function(which, given)
     local plan, inner = step.plans[which], {}
-    given = given[1] == nil and { inputs[1] } or given   -- a body of constants needs the device
+    given = given[1] == nil and { inputs[1] } or given   -- constants in a body need a device
     set_variables(plan, given, inner)
     run_steps(plan, given, inner, func)
     return collect(plan, inner)

@@ -1,5 +1,5 @@
---- Loops and choices of a traced graph, run on arrays (gluon/replay.lua): each body is a plan of
--- its own, which a function of `ty.nd.contrib` runs as often as the values require.
+--- Loops and choices of a traced graph, run on arrays (gluon/replay.lua): each body is a separate
+-- plan, which a function of `ty.nd.contrib` runs as often as the values require.
 --
 -- @module tycho.gluon.replay_control
 
@@ -33,8 +33,8 @@ local function compile_body(body, compile)
 end
 
 
--- Sets values[k] for variables of a body: `locations` says which variable (from 0, -1 for none)
--- each entry of `list` from `from` on is for.
+-- Sets values[k] for variables of a body: `locations` gives, for each entry of `list` from `from`
+-- on, the number of its variable (from 0, -1 for none).
 local function fill_in(values, locations, list, from)
   for i, at in ipairs(locations) do
     values[at + 1] = list[from + i - 1]
@@ -70,8 +70,8 @@ local function take(inputs, locations)
 end
 
 
--- Returns outputs of zeros for a loop without steps; their shapes and dtypes follow from those of
--- the variables that the body would get.
+-- Returns outputs of zeros for a loop without steps; shapes and dtypes are inferred from the
+-- variables that the body would get.
 local function make_zeros(step, values)
   local body, shapes, dtypes, k = step.node.bodies[2], {}, {}, 0
   local given, first, zeros = {}, values[1], {}
@@ -134,9 +134,9 @@ function run._cond(step, inputs, run_body)
 end
 
 
---- Adds to a step what `run` needs.
+--- Adds to a step the plans of its bodies.
 -- @tparam table step of a node with bodies
--- @func compile symbol, node of a variable -> its index -> plan
+-- @func compile compile(symbol, node of a variable -> its index): returns a plan
 function control.set_up(step, compile)
   local n = step.node
   step.kind, step.plans = "control", {}
@@ -155,7 +155,7 @@ end
 --- Runs a step.
 -- @tparam table step
 -- @tparam {NDArray,...} inputs of its node
--- @func run_body number of a body, values of its variables -> results
+-- @func run_body run_body(number of a body, values of its variables): returns results
 -- @treturn {NDArray,...} outputs of the node
 function control.run(step, inputs, run_body)
   local outs, last = run[step.node.op](step, inputs, run_body)

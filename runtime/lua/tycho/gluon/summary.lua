@@ -13,7 +13,7 @@ local LINE = "%20s  %42s %15s"
 
 
 -- Returns shapes as text: "(2, 3)" for an array, "(2, 3), (4,)" for a list of two, with brackets
--- around a list inside a list. Other values are their own text.
+-- around nested lists. Other values are converted by tostring.
 local function show_shapes(v, inside)
   if Class.is_a(v, NDArray) then
     local shape = v._shape
@@ -45,7 +45,7 @@ local function is_container(block)
 end
 
 
--- Adds a hook that appends a row to each block that is not a container. Returns the function that
+-- Adds to each block that is not a container a hook that appends a row. Returns the function that
 -- removes the hooks. seen: set of the parameters in the rows so far. Raises E(state) for a
 -- hybridized block.
 local function add_hooks(b, rows, seen)
@@ -113,8 +113,8 @@ local function format_rows(rows)
 end
 
 
--- Removes the hooks of operators, since blocks that have them run their traces, and so do not call
--- their layers. Returns the function that restores them.
+-- Removes the hooks of operators, since blocks with such hooks run their traces and do not call
+-- their layers. Returns the function that restores the hooks.
 local function suspend_watches(b)
   local watches = {}
   b:apply(function(block)
@@ -130,8 +130,8 @@ end
 
 
 --- Runs a block once and returns a table of its layers. Hooks of operators are not called.
--- @tparam Block b not hybridized, else E(state)
--- @param ... inputs as of a call
+-- @tparam Block b E(state) if it is hybridized
+-- @param ... inputs of a call
 -- @treturn string
 return function(b, ...)
   local rows = { { name = "Input", shape = show_shapes({ ... }), params = 0, trainable = 0,

@@ -1,4 +1,4 @@
---- A block that runs a symbol: a network from a file, or a part of one.
+--- A block that runs a symbol: a network from a file, or a part of a network.
 --
 --     local net = gluon.SymbolBlock.imports("cnn-symbol.json", "data", "cnn-0003.params")
 --     local features = gluon.SymbolBlock(y:get_internals()["act1_output"], data,
@@ -28,7 +28,7 @@ local SymbolBlock = HybridBlock:extend("SymbolBlock")
 SymbolBlock.scoped = false
 
 
--- Returns one symbol or a list of them as a list; raises E(type) for anything else.
+-- Returns a symbol or a list of symbols as a list; raises E(type) for other values.
 local function list_symbols(v, argument)
   local list = Class.is_a(v, Symbol) and { v } or v
   if not values.is_plain(list) or #list == 0 then
@@ -47,7 +47,7 @@ local function list_symbols(v, argument)
 end
 
 
--- Returns the shape in a variable's attribute; nil: there is none.
+-- Returns the shape in a variable's attribute; nil if there is none.
 local function read_shape(n)
   local text = n.attrs.__shape__
   if not text then
@@ -61,9 +61,10 @@ local function read_shape(n)
 end
 
 
--- Returns the parameter for a variable's node: the one of its name in `_params` or in what that
--- shares, or a new one with the variable's shape and dtype. As in the reference, factors of rates
--- and initializers of variables are the exporting script's. mutated: set of the auxiliary states.
+-- Returns the parameter for a variable's node: the one with its name in `_params` or in its shared
+-- dictionary, or a new one with the variable's shape and dtype. As in the reference, the new one
+-- does not get the variable's factors of rates and initializer, which belong to the exporting
+-- script. mutated: set of the auxiliary states.
 local function make_parameter(self, n, mutated)
   if self._params:contains(n.name) then
     return self._params:get(n.name)
@@ -102,8 +103,8 @@ end
 
 --- @param outputs a Symbol, or a list of them; a call returns an array for each output
 -- @param inputs the variables that are inputs, in the order of a call's arguments: a Symbol or a
---   list of them. One that the outputs do not read is E(`name`)
--- @tparam[opt] table options params: a ParameterDict whose parameters are used for variables of
+--   list of Symbols; E(`name`) for one that the outputs do not read
+-- @tparam[opt] table options params: a ParameterDict whose parameters are used for variables with
 --   their names
 function SymbolBlock:init(...)
   local a = FORM(...)
@@ -127,8 +128,8 @@ function SymbolBlock:init(...)
 end
 
 
--- Sets the block's symbol to a copy of a graph in which the parameters' variables replace its own.
--- Raises E(name) for an input that the graph does not read.
+-- Sets the block's symbol to a copy of a graph in which the parameters' variables replace the
+-- graph's. Raises E(name) for an input that the graph does not read.
 function SymbolBlock:_use(entries, is_input)
   local order = node.walk(entries)
   local mutated, known = node.mutated(order), {}
@@ -161,7 +162,7 @@ end
 -- Calls -------------------------------------------------------------------------------------------
 
 -- Returns the block's graph with the given symbols in place of its inputs. Raises E(value) for a
--- wrong number of them, E(type) for anything else than symbols.
+-- wrong number of symbols, E(type) for other values.
 function SymbolBlock:_symbolic(...)
   local n, given = select("#", ...), { ... }
   if n ~= #self._names then
@@ -184,7 +185,7 @@ function SymbolBlock:_symbolic(...)
       return { by_name[v.name] or { v, 0 } }
     end
   end, order)
-  node.renumber(order, clone)                            -- the copies count as made now
+  node.renumber(order, clone)                            -- copies count as new nodes
   local results, at = {}, 0
   for i, width in ipairs(self._widths) do
     local part = {}
@@ -198,11 +199,11 @@ function SymbolBlock:_symbolic(...)
 end
 
 
--- Operators whose inputs from the second on keep float32 beside data of a half type.
+-- Operators whose inputs from the second on stay float32 if the data have a half type.
 local NORMALIZATIONS = { BatchNorm = true, _contrib_BatchNormWithReLU = true,
   _contrib_SyncBatchNorm = true }
 
--- Returns the set of the names of variables that keep float32 beside data of a half type.
+-- Returns the set of the names of variables that stay float32 if the data have a half type.
 local function list_statistics(symbol)
   local names = {}
   for _, n in ipairs(node.walk(symbol._entries)) do
@@ -222,7 +223,7 @@ function SymbolBlock:_cast_type(p, dtype)
 end
 
 
--- Runs the traced graph on arrays, whether the block is hybridized or not.
+-- Runs the traced graph on arrays, even if the block is not hybridized.
 function SymbolBlock:forward(...)
   return self:_run_trace(...)
 end
@@ -237,7 +238,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the length in bytes of the longest text with which the names of all parameters begin.
+-- Returns the length in bytes of the longest common prefix of the names of all parameters.
 local function measure_common_prefix(own)
   local first, n = own[1] and own[1].name or "", own[1] and #own[1].name or 0
   for _, other in ipairs(own) do
@@ -249,10 +250,10 @@ local function measure_common_prefix(own)
 end
 
 
--- Appends { name, parameter } pairs for a parameter file to a list and returns it. A block alone
--- has full names. As a child it has names without the part with which all of them begin, as in the
--- reference, since that part has the number of the network that was exported; when reading, full
--- names are accepted too.
+-- Appends { name, parameter } pairs for a parameter file to a list and returns it. A block that is
+-- not a child uses full names. As a child it uses names without their common prefix, as in the
+-- reference, since that prefix contains the number of the exported network; for reading, full names
+-- are accepted too.
 function SymbolBlock:_append_named(prefix, list, reading)
   local n = prefix ~= "" and measure_common_prefix(self._own) or 0
   for _, own in ipairs(self._own) do
@@ -269,14 +270,13 @@ local IMPORTS = args.form("SymbolBlock.imports", { { "symbol_file", "text" },
   { "input_names", "text|list" }, { "param_file", "text?" }, { "ctx", "contexts_or_options?" },
   { "allow_missing", "boolean", false }, { "ignore_extra", "boolean", false } })
 
---- Returns a block from files of `export`, of `save_checkpoint` or of the reference. Errors are
--- those of `ty.sym.load` and `Block:load_parameters`, and E(`name`) for an input that the network
--- lacks.
+--- Makes a block from files of `export`, of `save_checkpoint` or of the reference. Errors are those
+-- of `ty.sym.load` and `Block:load_parameters`, and E(`name`) for an input that the network lacks.
 -- @string symbol_file path
--- @param input_names name of an input, or a list of them in the order of a call's arguments
+-- @param input_names name of an input, or a list of names in the order of a call's arguments
 -- @string[opt] param_file path; without it the parameters wait for `initialize`
--- @tparam[opt] table options ctx = the current one (a context or a list of them),
---   allow_missing = false, ignore_extra = false
+-- @tparam[opt] table options ctx = the current one (a context or a list of contexts), allow_missing
+--   = false, ignore_extra = false
 -- @treturn SymbolBlock
 function SymbolBlock.imports(...)
   local a, func = IMPORTS(...), "SymbolBlock.imports"

@@ -19,8 +19,8 @@ local getmetatable, select, unpack = getmetatable, select, unpack
 
 local trace = {}
 
--- Returns whether arrays have a member of this name, for the error of its use on a symbol in a
--- forward that is traced.
+-- Returns whether arrays have a member with this name, for the error of its use on a symbol while a
+-- forward is traced.
 function tracing.is_of_arrays(key)
   return class.fields[key] ~= nil or rawget(class.NDArray, key) ~= nil
 end
@@ -40,7 +40,7 @@ local function pack_results(drawing, ...)
 end
 
 
--- Returns a symbol of entries, and of the nodes in `drawing` on which these do not depend.
+-- Returns a symbol of entries and of the nodes in `drawing` on which the entries do not depend.
 local function add_unread(entries, drawing)
   local all, _, reached = tables.copied(entries), node.walk(entries)
   for _, n in ipairs(drawing) do
@@ -52,15 +52,15 @@ local function add_unread(entries, drawing)
 end
 
 
---- Traces a block: runs its forward once with symbols, whose shapes are not known. A result that is
--- no symbol is E(type).
+--- Traces a block: runs its forward once with symbols of unknown shapes. A result that is not a
+-- symbol is E(type).
 -- @tparam HybridBlock b
 -- @string structure of the arguments
 -- @int count number of tensors among them
--- @treturn table block; symbol: all outputs; whole: these, and random numbers that nothing reads;
---   structure: of the results; names: of the inputs, false for one that forward does not use; plan:
---   for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of its first parameter,
---   where it makes arrays that may have it
+-- @treturn table block; symbol: all outputs; whole: the outputs and random numbers that nothing
+--   reads; structure: of the results; names: of the inputs, false for one that forward does not
+--   use; plan: for `replay.run`; mixed: `amp._version()` when it was made; dtype: that of the
+--   block's first parameter, if the trace makes arrays that may have it
 function trace.make(b, structure, count)
   local inputs, names, position = {}, {}, {}
   for i = 1, count do
@@ -184,7 +184,7 @@ function trace.infer_types(t, inputs)
       given[name] = inputs[i].dtype
     end
   end
-  -- variables without their present dtypes, so that these are inferred
+  -- without their dtypes, which are inferred
   local free = node.copy(t.whole._entries, function(n)
     if not n.op and Parameter._of_variable(n) then
       local attrs = tables.copy(n.attrs)

@@ -1,12 +1,12 @@
---- Updates parameters by their gradients.
+--- Updates parameters with their gradients.
 --
 --     local trainer = gluon.Trainer(net:collect_params(), "sgd", {learning_rate = 0.1})
 --     local l = autograd.record(function() return loss(net(x), y) end)
 --     l:backward()
 --     trainer:step(x.shape[1])
 --
--- The optimizer knows parameter i on device d of n, both from 0, by the index i * n + d. A store
--- that updates knows it by its name. The store is made at the first step, since parameters may
+-- The optimizer's index of parameter i on device d of n, both from 0, is i * n + d. A store that
+-- updates uses the parameter's name. The store is made at the first step, since parameters may
 -- still wait for their shapes when the trainer is made.
 --
 -- @classmod ty.gluon.Trainer
@@ -31,7 +31,7 @@ local stores = require "tycho.module.stores"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
---- Updates parameters by an optimizer. Read-only fields: learning_rate, optimizer.
+--- Updates parameters with an optimizer. Read-only fields: learning_rate, optimizer.
 local Trainer = Class:extend("Trainer")
 
 
@@ -46,8 +46,8 @@ local function fail_params(given)
 end
 
 
--- Returns the parameters as a list: in the order of a list, otherwise sorted by name. Raises
--- E(type) for anything else than parameters, E(name) where two have one name.
+-- Returns the parameters as a list: in the order of a given list, otherwise sorted by name. Raises
+-- E(type) for other values than parameters, E(name) if two have the same name.
 local function list_parameters(params)
   local list = {}
   if Class.is_a(params, ParameterDict) then
@@ -81,7 +81,7 @@ local function list_parameters(params)
 end
 
 
--- Returns the optimizer of a name, made with options, or the given one.
+-- Returns the given optimizer, or makes one by its name with options.
 local function make_optimizer(given, options)
   if type(given) == "string" then
     return optimizers.create(given, options or {})
@@ -101,8 +101,8 @@ local FORM = args.form("gluon.Trainer", { { "params", "any" }, { "optimizer", "a
   { "compression_params", "dict?" }, { "update_on_kvstore", "boolean|null?" } })
 
 
--- Returns the arguments of a call by name, for the form, which would take a table among those by
--- position for its options: optimizer_params is one, and the fourth argument may be the options.
+-- Returns the arguments of a call by name. The form would read a positional table as its options,
+-- but optimizer_params is a table, and the fourth argument may be the options.
 local function read_arguments(params, optimizer, ...)
   if optimizer == nil and values.is_plain(params) and (params.params or params[1] ~= nil
       and (Class.is_a(params[1], ParameterDict) or values.is_plain(params[1]))) then
@@ -124,10 +124,10 @@ end
 --- @param params a ParameterDict such as `net:collect_params()`, a list of Parameters, or a table
 --   name -> Parameter
 -- @param optimizer name such as "sgd", or an Optimizer
--- @tparam[opt] table optimizer_params options of the optimizer that is named; its rescale_grad is
---   divided by the batch size at each step
+-- @tparam[opt] table optimizer_params options of a named optimizer; its rescale_grad is divided by
+--   the batch size at each step
 -- @tparam[opt] table options kvstore = "device" (a name, a store, or `ty.null` for none),
---   compression_params (of the store), update_on_kvstore (whether the store updates; nil: where it
+--   compression_params (of the store), update_on_kvstore (whether the store updates; nil: if it
 --   can)
 function Trainer:init(...)
   local a = FORM(read_arguments(...))
@@ -193,7 +193,7 @@ local function find_devices(self)
 end
 
 
--- Gives the optimizer the parameter and the name for each index.
+-- Sets the optimizer's parameter and name for each index.
 local function number_parameters(self)
   local o, n = self._optimizer, #self._ctx
   local numbered, names = {}, {}
@@ -238,7 +238,7 @@ local function make_store(self)
 end
 
 
--- Gives the store the parameters that got their arrays since the last step, and the values that the
+-- Passes to the store the parameters that got their arrays since the last step, and values that the
 -- script has set since.
 local function update_store(self)
   local kv = self._kv
@@ -249,7 +249,7 @@ local function update_store(self)
       stores.initialize(kv, { p:list_data() }, { [p.name] = p:list_data()[1] }, { p.name },
         self._on_store)
       if not self._on_store and (kv.num_workers > 1 or #self._ctx > 1) then
-        kv:pull(p.name, { out = p:list_data() })           -- all begin with the same values
+        kv:pull(p.name, { out = p:list_data() })           -- all start with the same values
       end
       self._versions[p.name] = version
     elseif known and known ~= version and self._on_store and kv._put then
@@ -272,8 +272,8 @@ local function have_changed(self)
 end
 
 
--- Prepares the store for a step, where parameters were made, moved or set since the last one.
--- Raises E(state) if they were moved after the store has taken the optimizer's states.
+-- Prepares the store for a step if parameters were made, moved or set since the last one. Raises
+-- E(state) if they were moved after the store took over the optimizer's states.
 local function prepare_step(self)
   if not have_changed(self) then
     return
@@ -322,7 +322,7 @@ end
 
 
 -- Returns the parameters whose gradients backward has written since the last step. Raises E(state)
--- for others, unless they are ignored or have the request "null".
+-- for others, unless they are ignored or their grad_req is "null".
 local function list_fresh(self, ignore, func)
   local chosen = {}
   if class.check_gradient then
@@ -358,8 +358,8 @@ local function same_gradients(chosen, grads)
 end
 
 
--- Returns names, gradients and weights for `stores.update`: the same table as long as the
--- parameters and their arrays are the same, since updaters keep plans by its lists.
+-- Returns names, gradients and weights for `stores.update`: the same table while the parameters and
+-- their arrays are the same, since updaters store plans by its lists.
 local function get_lists(self, chosen)
   local u = self._lists
   if not (u and tables.same(u.chosen, chosen) and same_gradients(chosen, u.grads)) then
@@ -375,7 +375,7 @@ local function get_lists(self, chosen)
 end
 
 
--- Notes that the gradients of parameters were used.
+-- Marks the gradients of parameters as used.
 local function clear_fresh(chosen)
   for _, p in ipairs(chosen) do
     for _, x in ipairs(rawget(p, "_data")) do
@@ -398,9 +398,9 @@ local function sum_gradients(self, u)
 end
 
 
--- Returns what a LossScale asks of a group of ranks: their number, and whether a condition holds on
--- all; nil for no group. The closures are made in a function of their own, since LuaJIT does not
--- compile a function that makes one.
+-- Returns the ranks object that LossScale expects for a group: count() and all(condition); nil
+-- without a group. The closures are made in a separate function, since LuaJIT does not compile a
+-- function that makes one.
 local function make_ranks(group)
   return group and {
     count = function() return group.size end,
@@ -419,8 +419,8 @@ local function are_finite(self, u)
 end
 
 
--- Updates by the gradients divided by the batch size and by the scale of the losses. With a scale,
--- gradients that are not finite make it leave the step out.
+-- Updates with the gradients divided by the batch size and by the scale of the losses. If losses
+-- are scaled and a gradient is not finite, the step is skipped.
 local function update_finite(self, u, batch_size)
   local scaler = self._scaler
   if are_finite(self, u) then
@@ -437,8 +437,8 @@ local function update_finite(self, u, batch_size)
 end
 
 
---- Makes steps divide gradients by the scale of the losses, and leave out those whose gradients are
--- not finite (not for users: `ty.amp.init_trainer`).
+--- Makes steps divide gradients by the scale of the losses, and skip steps whose gradients are not
+-- finite (not for users: `ty.amp.init_trainer`).
 -- @tparam number|string loss_scale "dynamic", or a fixed number
 -- @string func name of the caller, for errors
 function Trainer:_scale_losses(loss_scale, func)
@@ -479,17 +479,16 @@ local function check_batch(a, func)
 end
 
 
---- Takes a step: sums gradients over devices and ranks, divides them by the batch size, updates the
--- parameters. Called while recording, it is not recorded. A gradient that backward has not written
--- since the last step is E(`state`), and nothing is updated then.
+--- Takes a step: sums gradients over devices and ranks, divides them by the batch size, and updates
+-- the parameters. The step itself is never recorded. A gradient that backward has not written since
+-- the last step is E(`state`), and then nothing is updated.
 -- @number batch_size number of rows, over all devices and ranks, whose losses backward has summed;
 --   above 0
--- @tparam[opt] table options ignore_stale_grad = false: true leaves parameters with such gradients
---   as they are
+-- @tparam[opt] table options ignore_stale_grad = false: true skips parameters with such gradients
 function Trainer:step(...)
   local a = read_step(...)
   check_batch(a, "Trainer:step")
-  if recording.on then                                   -- an update is not recorded
+  if recording.on then                                   -- updates are not recorded
     return modes.run(false, recording.training, self.step, self, a)
   end
   prepare_step(self)
@@ -499,7 +498,7 @@ function Trainer:step(...)
 end
 
 
--- Raises E(state) where the store updates, so that sum and update are one operation.
+-- Raises E(state) if the store updates, since sum and update are then one operation.
 local function check_split_step(self, func)
   if self._on_store then
     Error.raise{ code = "state", func = func,
@@ -509,8 +508,8 @@ local function check_split_step(self, func)
 end
 
 
---- Sums gradients over devices and ranks, in place, so that they can be changed before `update`. A
--- store that updates raises E(`state`).
+--- Sums gradients over devices and ranks, in place, so that they can be changed before `update`.
+-- E(`state`) if the store updates.
 function Trainer:allreduce_grads()
   if recording.on then
     return modes.run(false, recording.training, self.allreduce_grads, self)
@@ -528,10 +527,10 @@ end
 local UPDATE = args.form("Trainer:update", { { "batch_size", "number" },
   { "ignore_stale_grad", "boolean", false } })
 
---- Updates the parameters by gradients that `allreduce_grads` has summed. Errors are those of
--- `step`, and E(`state`) for a store that updates.
--- @number batch_size as of `step`
--- @tparam[opt] table options ignore_stale_grad = false, as of `step`
+--- Updates the parameters with gradients that `allreduce_grads` has summed. Errors are those of
+-- `step`, and E(`state`) if the store updates.
+-- @number batch_size as for `step`
+-- @tparam[opt] table options ignore_stale_grad = false, as for `step`
 function Trainer:update(...)
   local a = UPDATE(...)
   check_batch(a, "Trainer:update")
@@ -551,7 +550,7 @@ end
 
 -- States ------------------------------------------------------------------------------------------
 
--- Returns the updater that has the optimizer's states; raises E(unsupported) where a store keeps
+-- Returns the updater with the optimizer's states; raises E(unsupported) if a store does not expose
 -- them.
 local function find_updater(self, func)
   local updater = self._on_store and self._kv._updater or self._updater
@@ -564,15 +563,15 @@ local function find_updater(self, func)
 end
 
 
--- Returns the number of the device that a parameter is updated on: a store's own, if it updates.
+-- Returns the device_id of the context on which a parameter is updated: the store's, if it updates.
 local function device_of(self, name, weight)
   local entry = self._on_store and self._kv._entries and self._kv._entries[name]
   return (entry and entry.stored or weight).context.device_id
 end
 
 
--- Returns the parameters that may have states, as optimizer/saved_states.lua takes them, and key ->
--- name of the parameter.
+-- Returns the parameters that may have states, in the form of optimizer/saved_states.lua, and the
+-- parameter's name by key.
 local function list_targets(self)
   local targets, names, n = {}, {}, #self._ctx
   for i, p in ipairs(self._params) do
@@ -590,8 +589,8 @@ end
 
 local SAVE = args.form("Trainer:save_states", { { "fname", "path" } })
 
---- Writes the optimizer to a file: states, counts of updates, rates, the schedule. A store that
--- keeps the states to itself is E(`unsupported`).
+--- Writes the optimizer to a file: states, counts of updates, rates, the schedule. E(`unsupported`)
+-- if a store does not expose its states.
 -- @string fname path
 function Trainer:save_states(...)
   local a, func = SAVE(...), "Trainer:save_states"
@@ -603,10 +602,10 @@ end
 
 local LOAD = args.form("Trainer:load_states", { { "fname", "path" } })
 
---- Reads what `save_states` wrote. The training then goes on bit for bit, with the rates and the
--- schedule of the file. A file of another kind is E(`format`), states of another optimizer or of
--- other parameters E(`state`); an error changes nothing. Parameters whose names differ from the
--- saved ones in numbers only, as automatic names do, are matched in order.
+--- Reads a file of `save_states`. Training then continues bit for bit, with the rates and the
+-- schedule in the file. A file of another format is E(`format`), states of another optimizer or of
+-- other parameters E(`state`); after an error nothing is changed. Parameters whose names differ
+-- from the saved ones only in numbers, as automatic names do, are matched in order.
 -- @string fname path
 function Trainer:load_states(...)
   local a, func = LOAD(...), "Trainer:load_states"

@@ -20,7 +20,7 @@ local utils = {}
 
 -- Splitting ---------------------------------------------------------------------------------------
 
--- Returns n slices of an array. even: sizes that n does not divide raise E(value).
+-- Returns n slices of an array. even: whether a size that n does not divide is E(value).
 local function split_array(x, n, axis, even, func)
   local ndim = #x._shape
   axis = axis < 0 and axis + ndim or axis
@@ -54,7 +54,7 @@ local SPLIT = args.form("utils.split_data", { { "data", "array" }, { "num_slice"
 -- @tparam NDArray data
 -- @int num_slice number of slices, at least 1
 -- @tparam[opt] table options batch_axis = 0 (from 0; negative from the end), even_split = true: a
---   size that num_slice does not divide is E(`value`); false: the first slices get a row more
+--   size that num_slice does not divide is E(`value`); false: the first slices are one row longer
 -- @treturn {NDArray,...} num_slice slices
 function utils.split_data(...)
   local a = SPLIT(...)
@@ -68,7 +68,7 @@ local LOAD = args.form("utils.split_and_load", { { "data", "any" }, { "ctx_list"
 --- Returns slices of an array along an axis, one on each device.
 -- @param data an NDArray, or a nested table of numbers (float32)
 -- @tparam {Context,...} ctx_list devices
--- @tparam[opt] table options batch_axis = 0, even_split = true, as of `split_data`
+-- @tparam[opt] table options batch_axis = 0, even_split = true, as for `split_data`
 -- @treturn {NDArray,...} a slice for each device, in their order
 function utils.split_and_load(...)
   local a, func = LOAD(...), "utils.split_and_load"
@@ -98,7 +98,8 @@ local function sum_of_squares(arrays)
 end
 
 
--- Scales arrays to a norm of at most max_norm; returns the norm before, as an array unless check.
+-- Scales arrays to a norm of at most max_norm; returns the norm before, as an array unless `check`
+-- is set.
 local function clip_arrays(arrays, max_norm, check)
   local norm = sum_of_squares(arrays):sqrt()
   local factor = nd.minimum(max_norm / (norm + 1e-8), 1)
@@ -144,13 +145,13 @@ end
 local SHARE = args.form("utils.share_parameters", { { "params", ParameterDict },
   { "module", "any" }, { "ignore_extra", "boolean", false } })
 
---- Makes parameters use the arrays of a Module's parameters of the same names, without copies: an
--- update of one is seen by the other. The values are the Module's. Arrays of another shape or dtype
--- are E(`shape`) and E(`dtype`).
+--- Makes parameters use the arrays of a Module's parameters with the same names, without copies: an
+-- update of one is an update of the other. The values are the Module's. Arrays of another shape or
+-- dtype are E(`shape`) and E(`dtype`).
 -- @tparam ParameterDict params such as `net:collect_params()`
 -- @tparam Module module bound, with parameters; else E(`state`)
 -- @tparam[opt] table options ignore_extra = false: parameters that the Module lacks are E(`name`);
---   true: they stay as they are
+--   true: they are not changed
 function utils.share_parameters(...)
   local a, func = SHARE(...), "utils.share_parameters"
   local module = a.module
@@ -197,7 +198,7 @@ end
 
 local REPLACE = args.form("utils.replace_file", { { "src", "text" }, { "dst", "text" } })
 
---- Renames a file, over another one if there is one. A failure is E(`io`).
+--- Renames a file; an existing file at the new path is replaced. A failure is E(`io`).
 -- @string src path
 -- @string dst new path, on the same file system
 function utils.replace_file(...)

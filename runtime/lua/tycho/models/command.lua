@@ -1,4 +1,4 @@
---- The commands of `tycho` that inspect, convert and run files of models.
+--- The `tycho` commands that inspect, convert and run files of models.
 --
 -- @module tycho.models.command
 
@@ -27,7 +27,7 @@ usage: tycho --run MODEL --input [NAME=]FILE... [--output FILE] [--at KEYS] [--c
 ]],
 }
 
--- Options, and whether a value follows.
+-- Options of each command, and whether a value follows.
 local OPTIONS = {
   ["--inspect"] = { shape = true, at = true, all = false },
   ["--convert"] = { shape = true, at = true },
@@ -66,7 +66,7 @@ local function read_context(text)
 end
 
 
--- Returns the files and options of a command line.
+-- Returns the files and options in a command line.
 local function parse(name, words)
   local files, given = {}, { shapes = {}, inputs = {} }
   local i = 1
@@ -128,8 +128,9 @@ end
 
 --- Runs a command.
 -- @string name "--inspect", "--convert" or "--run"
--- @string ... what follows it
--- @treturn int the exit status: 0, or 2 after a text about wrong usage; errors are raised
+-- @string ... the arguments after it
+-- @treturn int the exit status: 0, or 2 after a message about wrong usage; other failures raise
+--   errors
 function command.main(name, ...)
   local words = { ... }
   if words[1] == "--help" then

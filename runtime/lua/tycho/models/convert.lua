@@ -1,4 +1,4 @@
---- Files of one format written in another. For `models/command.lua`.
+--- Conversion of a file to another format. For `models/command.lua`.
 --
 -- @module tycho.models.convert
 
@@ -12,8 +12,8 @@ local FUNC = "tycho --convert"
 local convert = {}
 
 
--- Returns parameters as sorted {name, array} pairs: with the names of a parameter file if the path
--- ends in ".params".
+-- Returns parameters as sorted {name, array} pairs; names have the prefixes of a parameter file if
+-- the path ends in ".params".
 local function list_arrays(path, arg_params, aux_params)
   local prefixed, list = path:find("%.params$") ~= nil, {}
   for kind, params in pairs{ arg = arg_params, aux = aux_params } do
@@ -26,7 +26,7 @@ local function list_arrays(path, arg_params, aux_params)
 end
 
 
--- Returns the given shapes, and those stated in the file.
+-- Returns the given shapes and, for other inputs, complete shapes from the file.
 local function known_shapes(inputs, given)
   local shapes = tables.copy(given)
   for name, input in pairs(inputs or {}) do
@@ -40,7 +40,7 @@ local function known_shapes(inputs, given)
 end
 
 
--- Returns the {name, array} pairs without those that have no array: arrays without elements.
+-- Returns the {name, array} pairs without those that have no array because it has no elements.
 local function with_elements(list)
   local kept = {}
   for _, pair in ipairs(list) do
@@ -50,12 +50,12 @@ local function with_elements(list)
 end
 
 
---- Writes what a file holds in the format of another's ending: a network as a network, else its
--- arrays.
+--- Writes a file's contents in the format that the ending of another path names: a network as a
+-- network if the format supports it, else its arrays.
 -- @string from path
 -- @string to path
--- @tparam table options shapes: input name -> sizes, which some formats need, ONNX of the network
---   that is written; at: keys to a network inside the file
+-- @tparam table options shapes: input name -> sizes, which some formats need, and which ONNX files
+--   contain; at: keys to a network inside the file
 -- @treturn string a description of the written file
 function convert.convert(from, to, options)
   local source, target = formats.of(from, FUNC), formats.by_ending(to, FUNC)

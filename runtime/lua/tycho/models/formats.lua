@@ -1,17 +1,17 @@
---- The formats of models and arrays, one row each: what `tycho --inspect`, `--convert` and `--run`
--- know of them.
+--- The formats of models and arrays, one row each, for `tycho --inspect`, `--convert` and `--run`.
 --
--- A row: `name`; `endings` of its files, by which a file to write gets its format;
--- `is_mine(head, path)`, whether a file to read is of it; and what it can do:
+-- A row has `name`; `endings`, by which the format of a file to write is found; `is_mine(head,
+-- path)`, whether a file to read has this format; and functions for what the format supports:
 --
--- - `network(path, options)`: symbol, arg_params, aux_params, and the inputs by name, as
---   {dtype, shape}, where the file says them. `options.shapes`: sizes by input name, perhaps empty;
+-- - `network(path, options)`: returns symbol, arg_params, aux_params, and the inputs by name, as
+--   {dtype, shape}, if the file has them. `options.shapes`: sizes by input name, possibly empty;
 --   `options.at`: keys to the network inside the file.
--- - `inputs(path)`: names of the inputs, for files whose network cannot be read without shapes.
--- - `metadata(path)`: what a network's file says of itself, by key.
--- - `arrays(path)`: a list of {name, array}, and what the file says of itself, by key.
--- - `notes(path, options, e)`: a list of {label, text}, for files whose network needs shapes that
---   are not given; e: the error of `network`.
+-- - `inputs(path)`: returns names of the inputs, for files whose network cannot be read without
+--   shapes.
+-- - `metadata(path)`: returns the metadata of a network's file, by key.
+-- - `arrays(path)`: returns a list of {name, array}, and metadata by key.
+-- - `notes(path, options, e)`: returns a list of {label, text}, for files whose network needs
+--   shapes that are not given; e: the error of `network`.
 -- - `save_network(path, symbol, arg_params, aux_params, shapes)`, `save_arrays(path, list)`.
 --
 -- @module tycho.models.formats
@@ -33,12 +33,12 @@ local torch7 = require "tycho.torch7"
 
 local formats = {}
 
-local HEAD = 512                                         -- bytes that tell formats apart
+local HEAD = 512                                         -- bytes by which formats are recognised
 local LAST_EPOCH = 9999
 local LABEL = "_label$"                                  -- inputs of losses, which are left out
 
 
---- Returns counts as text, most first: "3 Convolution, 2 Pooling".
+--- Returns counts as text, the largest first: "3 Convolution, 2 Pooling".
 -- @tparam table counts name -> number
 function formats.tally(counts)
   local names = {}
@@ -60,7 +60,7 @@ end
 local GRAPH = "-symbol.json"
 
 
--- Returns the parameters beside a graph: those of the last epoch.
+-- Returns the path of the parameters that belong to a graph, those of the last epoch.
 local function find_params(prefix)
   local folder, base = prefix:match("^(.*/)(.-)$")
   for epoch = LAST_EPOCH, 0, -1 do
@@ -112,8 +112,8 @@ function t7.is_mine(head, path)
     or head:find("^[34]\n%d+\n") ~= nil
 end
 
--- Returns the network in a file: what `at` names, "best_model" or "protos.rnn", or the object
--- itself.
+-- Returns the network in a file: the object that the keys of `at`, "best_model" or "protos.rnn",
+-- lead to, or the whole object.
 local function choose_network(path, at)
   local object = torch7.load(path)
   for key in (at or ""):gmatch("[^.]+") do
@@ -138,7 +138,8 @@ function t7.network(path, options)
   return torch7.import_model{ choose_network(path, options.at), shapes = options.shapes }
 end
 
--- Returns the classes in a file, and how many objects there are of each.
+-- Returns the kind of the object in a file, its keys, and its classes with the number of objects of
+-- each.
 function t7.notes(path, options)
   local object = choose_network(path, options.at)
   local counts, list, seen = {}, { object }, {}
@@ -177,14 +178,14 @@ end
 
 local onnx_files = { name = "ONNX", endings = { ".onnx" } }
 
--- Returns whether a file is an ONNX model: by its ending, or by its first field, which is the
--- version of the format in practice.
+-- Returns whether a file is an ONNX model: by its ending or by its first field, which in practice
+-- is the version of the format.
 function onnx_files.is_mine(head, path)
   return path:find("%.onnx$") ~= nil or head:find("^\8[\1-\32][\18\26\34\42\50\58\66]") ~= nil
 end
 
--- Returns sizes by the names of the file's inputs: a single input takes a single size of another
--- name.
+-- Returns sizes by the names of the file's inputs. If there is one input and one given size, they
+-- match whatever the name.
 local function input_shapes(path, shapes)
   local names, name = onnx_files.inputs(path), next(shapes)
   if #names == 1 and name and next(shapes, name) == nil then
@@ -227,7 +228,7 @@ function onnx_files.metadata(path)
 end
 
 
--- Adds a row for each input or output.
+-- Adds a row for each input or output of the model.
 local function add_values(rows, label, values)
   for i, value in ipairs(values) do
     rows[#rows + 1] = { i == 1 and label or "", ("%-24s %s %s"):format(value[1], value[3] or "?",
@@ -278,7 +279,7 @@ function arrays.is_mine()
   return true
 end
 
--- Returns the name of a format of arrays.
+-- Returns the name of the format of a file of arrays.
 function arrays.title(path)
   local _, _, _, name = array_files.read_other(file_arrays.open(path, "models"))
   return NAMES[name] or "MXNet's arrays"
@@ -296,7 +297,7 @@ function arrays.arrays(path)
   return list, metadata or {}
 end
 
--- Saves arrays; for NumPy's formats, which have no bfloat16, such arrays become float32.
+-- Writes arrays. NumPy's formats have no bfloat16; such arrays become float32.
 function arrays.save_arrays(path, list)
   local numpy, written = path:find("%.np[yz]$") ~= nil, {}
   for i, pair in ipairs(list) do
@@ -307,13 +308,13 @@ function arrays.save_arrays(path, list)
 end
 
 
--- All, in the order in which a file to read is shown to them.
+-- All formats, in the order in which a file to read is matched.
 formats.ROWS = { mxnet, t7, onnx_files, arrays }
 
 
 --- Returns the format of a file to read.
 -- @string path
--- @string func for errors; E(io)
+-- @string func for errors; E(io) if the file cannot be read
 -- @treturn table a row
 function formats.of(path, func)
   local head = files.head(path, HEAD, func)
@@ -327,7 +328,7 @@ end
 
 --- Returns the format of a file to write, by its ending.
 -- @string path
--- @string func for errors; E(value) for an unknown one
+-- @string func for errors; E(value) for an unknown ending
 -- @treturn table a row
 function formats.by_ending(path, func)
   local known = {}

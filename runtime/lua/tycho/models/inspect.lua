@@ -34,7 +34,7 @@ local function shape_text(shape)
 end
 
 
--- Writes a label and a text, which may have several lines.
+-- Writes a label and a text of one or several lines.
 local function row(write, label, text)
   for line in (text .. "\n"):gmatch("(.-)\n") do
     write((LABEL:format(label) .. line):gsub("%s+$", "") .. "\n")
@@ -61,7 +61,7 @@ local function value_text(v)
 end
 
 
--- Writes a file's metadata; its licence first.
+-- Writes a file's metadata, the licence first.
 local function metadata(write, data, all)
   local names = {}
   for name in pairs(data) do
@@ -80,6 +80,7 @@ local function metadata(write, data, all)
 end
 
 
+-- Returns the number of elements and bytes of arrays, and counts by element type.
 local function count_totals(list)
   local elements, bytes, types = 0, 0, {}
   for _, pair in ipairs(list) do
@@ -111,7 +112,7 @@ end
 
 -- Networks ----------------------------------------------------------------------------------------
 
--- Returns the shape of every output of every node: node -> list.
+-- Returns the shapes of all outputs by node, and whether all are known.
 local function all_shapes(net, given)
   local inside = net:get_internals()
   local _, outs = inside:infer_shape_partial(given)
@@ -126,6 +127,7 @@ local function all_shapes(net, given)
 end
 
 
+-- Returns the number of operations of one run.
 local function operations(net, shapes)
   local total = 0
   for _, n in ipairs((graph.walk(net))) do
@@ -152,7 +154,7 @@ local function operator_counts(net)
 end
 
 
--- Returns the arguments that are not parameters.
+-- Returns the names of the arguments that are not parameters.
 local function input_names(net, arg_params)
   local names = {}
   for _, name in ipairs(net:list_arguments()) do
@@ -164,7 +166,7 @@ local function input_names(net, arg_params)
 end
 
 
--- Returns shapes and types for inference: those of parameters, and the given shapes.
+-- Returns the shapes of parameters together with the given shapes, and the parameters' types.
 local function list_known(net, arg_params, shapes)
   local given, types = {}, {}
   for _, name in ipairs(net:list_arguments()) do
@@ -176,6 +178,7 @@ local function list_known(net, arg_params, shapes)
 end
 
 
+-- Returns the bytes that the memory plan of one run needs.
 local function plan_memory(net, given, types)
   local exe = net:simple_bind{ ctx = context.cpu(), grad_req = "null", dry_run = true,
     shapes = given, type_dict = types }
@@ -236,8 +239,8 @@ end
 -- Writes a description of a file.
 -- @string path
 -- @tparam table options shapes: input name -> sizes; at: keys to a network inside the file; all:
---   every array and layer
--- @tparam function write of a text
+--   whether every array and layer is shown
+-- @tparam function write writes a string
 function inspect.show(path, options, write)
   local format = formats.of(path, FUNC)
   local list, data

@@ -1,4 +1,4 @@
---- Networks on arrays of files. For `models/command.lua`.
+--- Runs networks on arrays in files. For `models/command.lua`.
 --
 -- @module tycho.models.run
 
@@ -18,8 +18,8 @@ local run = {}
 local LABEL = "_label$"                                  -- inputs of losses, which may be missing
 
 
--- Adds the arrays of one `--input` to `inputs` by name: "x.npy" (named data), "name=x.npy", or a
--- file of several arrays by name.
+-- Adds the arrays of one `--input` to `inputs` by name: "x.npy" (its name is data), "name=x.npy",
+-- or a file of several named arrays.
 local function read_input(text, inputs)
   local name, path = text:match("^([%w_.:/-]-)=(.+)$")
   local dict, names = nd.load(path or text)
@@ -42,7 +42,7 @@ local function list_shapes(inputs)
 end
 
 
--- Renames a lone array to the name of a lone input, whatever it was called.
+-- Renames a single array to the name of a single input.
 local function name_lone_input(names, inputs)
   local given = next(inputs)
   if #names == 1 and given and next(inputs, given) == nil and given ~= names[1] then
@@ -51,9 +51,8 @@ local function name_lone_input(names, inputs)
 end
 
 
--- Renames the single input with an unknown name to the single argument that is neither a parameter
--- nor given. Raises E(name) for other unknown inputs, and an error for arguments that are still
--- missing.
+-- Renames the only array with an unknown name to the only argument that is neither a parameter nor
+-- given. Other unknown names are E(name), other missing arguments E(value).
 local function match_names(net, arg_params, inputs)
   local open, known = {}, {}
   for _, name in ipairs(net:list_arguments()) do
@@ -81,7 +80,7 @@ local function match_names(net, arg_params, inputs)
 end
 
 
--- Returns the type of the parameters, which inputs of numbers take.
+-- Returns the floating-point type of the parameters, to which inputs without a type are converted.
 local function find_dtype(arg_params)
   for _, x in pairs(arg_params) do
     if types.REAL[x.dtype] then
@@ -92,8 +91,8 @@ local function find_dtype(arg_params)
 end
 
 
--- Binds the network with its parameters and inputs. Labels that were not given are zeros: no output
--- depends on them.
+-- Binds the network with its parameters and inputs. Labels that are not given become zeros; no
+-- output depends on them.
 local function bind_network(net, arg_params, aux_params, described, inputs, ctx)
   local usual, shapes, arrays = find_dtype(arg_params), net:infer_shape(list_shapes(inputs)), {}
   if not shapes then
@@ -129,8 +128,8 @@ end
 
 --- Runs a network.
 -- @string path of the network
--- @tparam table options inputs: texts as `--input` has them; output: path, nil: nothing is written;
---   at: keys to a network inside the file; ctx: a Context
+-- @tparam table options inputs: list of `--input` texts; output: path, nil: nothing is written; at:
+--   keys to a network inside the file; ctx: a Context
 -- @treturn {NDArray,...} the outputs
 -- @treturn {string,...} their names
 function run.run(path, options)

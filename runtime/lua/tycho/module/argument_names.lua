@@ -1,5 +1,5 @@
---- The names of a symbol's arguments: those that users of modules give are checked, the others are
--- parameters (not for users).
+--- The names of a symbol's arguments: checks the names that users of modules give, and tells
+-- parameters from inputs (not for users).
 --
 -- @module tycho.module.argument_names
 
@@ -11,8 +11,8 @@ local argument_names = {}
 
 local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
 
---- Returns whether an argument is a parameter by its name; other arguments may be parameters or
--- inputs.
+--- Returns whether an argument's name has the ending of a parameter. An argument without such an
+-- ending is an input, or a parameter with an unusual name.
 -- @string name
 function argument_names.is_parameter(name)
   for _, ending in ipairs(PARAM_ENDS) do
@@ -24,7 +24,7 @@ function argument_names.is_parameter(name)
 end
 
 
--- Returns the arguments that do not look like parameters.
+-- Returns the arguments whose names do not have the ending of a parameter.
 local function input_like(names)
   local list = {}
   for _, name in ipairs(names) do
@@ -34,11 +34,12 @@ local function input_like(names)
 end
 
 
---- Refuses names that are not arguments: E(name).
+--- Raises E(name) for given names that are not arguments of the symbol; with a logger, warns
+-- instead.
 -- @tparam Symbol symbol
 -- @tparam {string,...} given
--- @string what name of the option
--- @param[opt] logger gets a warning instead
+-- @string what name of the option that has the names, for messages
+-- @param[opt] logger a warning goes to it in place of the error
 function argument_names.check(symbol, given, what, logger)
   if #given == 0 then
     return
@@ -59,7 +60,7 @@ function argument_names.check(symbol, given, what, logger)
 end
 
 
---- Returns those of the names that are arguments of the symbol, in their given order.
+--- Returns the given names that are arguments of the symbol, in their given order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} given
 function argument_names.known(symbol, given)
@@ -71,7 +72,7 @@ function argument_names.known(symbol, given)
 end
 
 
---- Returns the arguments that are not inputs, in their order.
+--- Returns the arguments that are not inputs, in the symbol's order.
 -- @tparam Symbol symbol
 -- @tparam {string,...} ... lists of inputs
 function argument_names.parameters(symbol, ...)

@@ -1,5 +1,5 @@
---- The base of modules: the life cycle, parameter files; further methods in module/scoring.lua,
--- module/fit.lua and module/training_state.lua.
+--- The base class of modules: their life cycle and parameter files. More methods are in
+-- module/scoring.lua, module/fit.lua and module/training_state.lua.
 --
 -- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward,
 -- backward, update again and again. `fit` does all of it.
@@ -36,7 +36,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 local BaseModule = Class:extend("BaseModule")
 
 
---- Adds the methods of another file to a class (not for users).
+--- Adds the methods of a table, which another file defines, to a class (not for users).
 function BaseModule._include(kind, methods)
   for name, method in pairs(methods) do
     kind[name] = method
@@ -50,7 +50,7 @@ BaseModule:_include(require "tycho.module.training_state")
 
 -- Fields ------------------------------------------------------------------------------------------
 
--- flag -> the field that keeps it
+-- flag -> the field that holds it
 local FLAGS = { binded = "_binded", for_training = "_for_training",
   inputs_need_grad = "_inputs_need_grad", params_initialized = "_params_initialized",
   optimizer_initialized = "_optimizer_initialized" }
@@ -69,8 +69,8 @@ end
 -- Read-only properties by name.
 fields.give(BaseModule, own_fields)
 
---- Whether a class keeps the flags itself, so that others may not set them; those that users write
--- set theirs (not for users).
+--- Whether a class sets the life-cycle flags itself, so that assignments from outside are refused.
+-- Subclasses that users write set theirs (not for users).
 BaseModule._guards_flags = true
 
 
@@ -112,7 +112,7 @@ function BaseModule:_func(method)
 end
 
 
---- Raises E(state) if a flag that the call needs is not set yet.
+--- Raises E(state) if a flag that the call needs is not set.
 -- @string method
 -- @param ... flags that must be set
 function BaseModule:_need(method, ...)
@@ -129,7 +129,7 @@ function BaseModule:_need(method, ...)
 end
 
 
--- flag -> what a call that would set it again reports
+-- flag -> the warning of a call whose work is done already
 local ALREADY = {
   binded =
     "it is bound already; this call has no effect (force_rebind = true binds again)",
@@ -140,7 +140,7 @@ local ALREADY = {
 }
 
 
---- Returns whether a call has nothing to do, since a flag is set and nothing forces it; warns in
+--- Returns whether a call has nothing to do, since its flag is set and `force` is not; warns in
 -- that case.
 -- @string method
 -- @string state name of the flag
@@ -156,7 +156,7 @@ end
 
 --- Checks the options of bind.
 -- @tparam table a checked options of bind
--- @treturn bool whether there is something to do
+-- @treturn bool whether binding is needed
 function BaseModule:_begin_bind(a)
   if self:_is_done("bind", "binded", a.force_rebind) then
     return false
@@ -168,7 +168,7 @@ function BaseModule:_begin_bind(a)
 end
 
 
---- Refuses a shared module, for modules that cannot have one.
+--- Raises an error if bind was given a shared module, for classes that do not support one.
 function BaseModule:_refuse_shared(a)
   if value(a.shared_module) then
     Error.raise{ code = "unsupported", func = self:_func("bind"), argument = "shared_module",
@@ -177,7 +177,7 @@ function BaseModule:_refuse_shared(a)
 end
 
 
---- Returns a property of a bound module; E(state) before bind.
+--- Returns a property of a bound module; raises E(state) before bind.
 function BaseModule:_bound(name)
   self:_need(name, "binded")
   return self
@@ -191,6 +191,7 @@ local function data_of(batch)
 end
 
 
+-- Returns whether an object has a table `data`, as a batch has.
 local function has_data(batch)
   if type(batch) ~= "table" or class.is_array(batch) then
     return false
@@ -202,8 +203,8 @@ local function has_data(batch)
 end
 
 
---- Returns a batch from a batch, or a table `{data = ..., label = ...}`; a list of batches
--- (one for each device) stays.
+--- Checks a batch. A table `{data = ..., label = ...}` becomes a DataBatch; a list of batches, one
+-- for each device, is returned as it is. Anything else is E(type).
 function BaseModule._batch(given, func)
   if is_plain(given) and #given == 0 then
     return io_data.DataBatch(given)
@@ -228,9 +229,9 @@ function BaseModule:forward_backward(data_batch)
 end
 
 
---- Prepares for a batch before it is run.
+--- Prepares for a batch before it is run. Here it only warns of a `sparse_row_id_fn`.
 -- @param data_batch
--- @tparam[opt] function sparse_row_id_fn there are no sparse parameters: a warning
+-- @tparam[opt] function sparse_row_id_fn has no effect: there are no sparse parameters
 function BaseModule:prepare(data_batch, sparse_row_id_fn)
   if value(sparse_row_id_fn) then
     self.logger:warning("prepare: 'sparse_row_id_fn' has no effect, there are no sparse parameters")
@@ -238,7 +239,7 @@ function BaseModule:prepare(data_batch, sparse_row_id_fn)
 end
 
 
---- Returns the states: an empty list, as the module has none.
+--- Returns an empty list: the module has no states.
 function BaseModule:get_states()
   self:_need("get_states", "binded", "params_initialized")
   return {}
@@ -261,7 +262,7 @@ local function has_method(object, name)
 end
 
 
---- Returns the monitor among the arguments of `install_monitor` (not for users).
+--- Returns the monitor among the arguments of `install_monitor`, checked (not for users).
 function BaseModule:_checked_monitor(...)
   local mon = has_method(..., "install") and ... or MONITOR(...).mon
   if not has_method(mon, "install") then
@@ -272,7 +273,7 @@ function BaseModule:_checked_monitor(...)
 end
 
 
---- Returns the checked arguments of `update_metric` (not for users).
+--- Returns the arguments of `update_metric`, checked (not for users).
 function BaseModule:_metric_arguments(eval_metric, ...)
   local metric, labels, pre_sliced = eval_metric, ...
   if not has_method(metric, "update_dict") then
@@ -345,7 +346,8 @@ BaseModule.SET_PARAMS = {
 }
 
 
---- Returns the initializer of a call of init_params, or nil.
+--- Returns the initializer that a call of init_params asks for: Uniform(0.01) by default, nil for
+-- `ty.null`.
 function BaseModule._initializer(given)
   if given == null then
     return nil
@@ -367,18 +369,18 @@ function BaseModule:set_params(...)
 end
 
 
---- Returns arrays that have the shapes of the parameters and of the auxiliary states, by name (not
--- for users).
+--- Returns arrays that have the shapes of the parameters and of the auxiliary states, by name; here
+-- nil (not for users).
 -- @tparam table given parameters that are about to be set, by name
--- @treturn ?table nil: a class does not say
--- @treturn ?table
+-- @treturn ?table arrays of parameters; nil: the class does not know the shapes
+-- @treturn ?table arrays of auxiliary states
 function BaseModule:_own_params(given)                    -- luacheck: ignore self given
   return nil
 end
 
 
---- Returns the parameters as `get_params` does, for callers that read the values at once: a module
--- may return its own arrays instead of copies (not for users).
+--- Returns the parameters as `get_params` does, for callers that only read the values at once, so
+-- that a module may return its internal arrays instead of copies (not for users).
 function BaseModule:_read_params()
   return self:get_params()
 end
@@ -392,7 +394,7 @@ end
 
 local FILE = args.form("Module:save_params", { { "fname", "path" } })
 
---- Writes the parameters as `arg:NAME` and `aux:NAME`.
+--- Writes the parameters to a file, under the names `arg:NAME` and `aux:NAME`.
 -- @string fname
 function BaseModule:save_params(...)
   local a = FILE(...)
@@ -403,10 +405,11 @@ end
 local LOAD = args.form("Module:load_params",
   { { "fname", "path" }, "*", { "rename", "function?" } })
 
---- Sets the parameters from such a file; names of another kind are E(format).
+--- Sets the parameters from a file that `save_params` wrote; a name without `arg:` or `aux:` is
+-- E(format).
 -- @string fname
 -- @tparam[opt] table options rename: function of a name in the file -> its
---   name here, or nil to keep it
+--   name here, or nil to leave the name unchanged
 function BaseModule:load_params(...)
   local a, func = LOAD(...), self:_func("load_params")
   local arg_params, aux_params = checkpoint.read_params(a.fname, func, true)
@@ -415,13 +418,13 @@ function BaseModule:load_params(...)
 end
 
 
---- Returns the bytes of executors and parameters, by kind; here an empty table.
+--- Returns the bytes that executors and parameters take, by kind; here an empty table.
 function BaseModule.memory(_)
   return {}
 end
 
 
---- Returns the object with the optimizer's states, for the saved state of a training (not for
+--- Returns the objects with the optimizers' states, for the saved state of a training (not for
 -- users).
 -- @treturn table list of `{updater, module}`
 function BaseModule._updaters(_)
@@ -429,8 +432,8 @@ function BaseModule._updaters(_)
 end
 
 
---- Returns the stores that keep something between updates: for the saved state of a training (not
--- for users).
+--- Returns the key-value stores that hold values between updates, for the saved state of a training
+-- (not for users).
 -- @treturn table list
 function BaseModule._stores(_)
   return {}
@@ -439,10 +442,10 @@ end
 
 local CLIP = args.form("Module:clip_global_norm", { { "max_norm", "number" } })
 
---- Scales all gradients, as the optimizer takes them, so that their norm together is at most a
--- limit: between backward and update.
+--- Scales all gradients, as the optimizer receives them, so that the norm of all together is at
+-- most a limit. Call it between backward and update.
 -- @number max_norm
--- @treturn ?NDArray their length before, one element
+-- @treturn ?NDArray their norm before, one element; nil if there are no gradients
 function BaseModule:clip_global_norm(...)
   self:_need("clip_global_norm", "binded", "optimizer_initialized")
   local a = CLIP(...)
@@ -458,9 +461,9 @@ function BaseModule._gradients(_)
 end
 
 
---- Runs the last batch again, without side effects, up to the first node that gives NaN or an
--- infinity (not for users).
--- @treturn ?Error with that node; nil: there is none, or a module cannot say
+--- Runs the last batch again, without side effects, up to the first node whose result has a NaN or
+-- an infinity (not for users).
+-- @treturn ?Error that names the node; nil: there is none, or the class cannot find it
 function BaseModule._first_bad_number(_)
   return nil
 end

@@ -1,4 +1,4 @@
---- Batch slicing: cutting arrays along their batch axis and putting them together (not for users).
+--- Batch slicing: cuts arrays along their batch axis and joins the parts (not for users).
 --
 -- An axis counts from 0; -1 says that there is no batch axis, so every device has the whole array.
 -- A range is `{begin, end}`, rows from 0, the end excluded. Rows along axis 0 are views.
@@ -14,8 +14,8 @@ require "tycho.ndarray"
 local slices = {}
 
 
---- Returns the rows of each device, `{{begin, end}, ...}`, by weight, rounded half to even; the
--- last device gets the remaining rows.
+--- Returns the rows of each device, `{{begin, end}, ...}`, in proportion to the weights, rounded
+-- half to even; the last device gets the remaining rows.
 -- @int batch_size rows
 -- @tparam {number,...} work_load_list weights
 -- @string func for errors
@@ -46,7 +46,7 @@ function slices.split(batch_size, work_load_list, func)
 end
 
 
---- Returns rows `from` (from 0) to before `to` along axis 0 as a view.
+--- Returns rows `from` (from 0) to `to` (excluded) along axis 0 as a view.
 function slices.view(x, from, to)
   local shape = x.shape
   if from == 0 and to == shape[1] then
@@ -74,9 +74,9 @@ function slices.cut(x, axis, range)
 end
 
 
---- Returns the parts of all devices as one array on the first one's device.
+--- Joins the parts of all devices to one array on the device of the first part.
 -- @tparam {NDArray,...} parts
--- @int axis -1: the first part
+-- @int axis -1: the result is the first part
 function slices.join(parts, axis)
   if #parts == 1 or axis < 0 then
     return parts[1]
@@ -89,9 +89,9 @@ function slices.join(parts, axis)
 end
 
 
---- Returns lists over devices, one for each output, gradient or state, joined to one array each.
+--- Joins lists over devices, one list for each output, gradient or state, to one array each.
 -- @tparam table lists
--- @bool merge false: the lists as they are
+-- @bool merge false: returns the lists unchanged
 -- @tparam function axis_of position of a list -> the axis along which it is joined
 function slices.merged(lists, merge, axis_of)
   if not merge then

@@ -53,6 +53,8 @@ local function fail_incomplete(a)
 end
 
 
+-- Returns the shapes of the arguments and auxiliary states, and their types; raises E(shape) if the
+-- given shapes leave any open.
 local function infer(a)
   local shapes, _, aux_shapes = a.sym:infer_shape_partial(a.input_shapes)
   for _, list in ipairs{ shapes, aux_shapes } do
@@ -80,7 +82,7 @@ local function zeros(shape, dtype, ctx)
 end
 
 
--- Returns an array of the base executor, checked.
+-- Returns an array of the base executor; raises an error if its name, shape or dtype does not fit.
 local function of_base(dict, name, shape, dtype)
   local x = dict[name]
   if not x then
@@ -94,7 +96,8 @@ local function of_base(dict, name, shape, dtype)
 end
 
 
--- Returns an input: the first elements of the shared buffer, which a larger array replaces.
+-- Returns the array of an input: the first elements of its shared buffer. A buffer that is too
+-- small is replaced by a larger array.
 local function input_array(a, name, shape, dtype)
   local shared, size = a.shared_data_arrays, tables.product(shape)
   local x = shared and shared[name]
@@ -115,6 +118,7 @@ local function input_array(a, name, shape, dtype)
 end
 
 
+-- Returns the array of an argument and of its gradient, `null` for a gradient that is not computed.
 local function argument(a, name, shape, dtype, wanted)
   if not tables.positions(a.param_names)[name] then
     return input_array(a, name, shape, dtype), null
@@ -126,8 +130,8 @@ local function argument(a, name, shape, dtype, wanted)
 end
 
 
---- Binds one executor: inputs in shared buffers, parameters and states new
--- or those of another executor.
+--- Binds one executor. Inputs are in shared buffers; parameters and states are new, or those of
+-- `base_exec`.
 -- @tparam table options sym, ctx, input_shapes (by name), param_names, need_grad = false (true:
 --   all parameters; or a list or set of names), base_exec, shared_data_arrays (by name; filled
 --   in place), input_types, logger

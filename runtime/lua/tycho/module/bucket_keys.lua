@@ -1,4 +1,4 @@
---- Keys of buckets: numbers, texts, or lists of these, which count by contents (not for users).
+--- Bucket keys: numbers, strings, or lists of these, compared by contents (not for users).
 --
 -- @module tycho.module.bucket_keys
 
@@ -24,8 +24,8 @@ local function format_key(key)
 end
 
 
--- Raises E(type) unless a key is a number, a text or a list of keys without holes and names;
--- E(value) for nothing.
+-- Raises E(type) unless a key is a number, a string or a list of keys without holes and named
+-- fields; E(value) if there is no key.
 local function check_key(key, func)
   if type(key) == "number" or type(key) == "string" then
     return
@@ -68,8 +68,9 @@ local function copy_key(key)
 end
 
 
---- Returns one value for all equal keys. It is a copy, so that the caller may change the key later.
--- @tparam table known lists that were met, by their text
+--- Returns one value for all equal keys. For a list it is a copy, so that the caller may change the
+-- key later.
+-- @tparam table known the lists met so far, by their text; a new one is added
 -- @param key
 -- @string func for errors
 function bucket_keys.unique(known, key, func)

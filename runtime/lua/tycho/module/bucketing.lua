@@ -6,15 +6,15 @@
 --     end }
 --     m:fit{ train_data = ty.rnn.BucketSentenceIter{ ... }, num_epoch = 5 }
 --
--- A bucket is a Module, bound when its key is first met. The first one is the base: the others use
--- its parameters, its input buffers and its pool of intermediate memory, so that all together need
--- what the largest needs, in any order. A bucket may have parameters that others lack: the module
--- keeps the union, numbers parameters in the order in which they are met, and gives late ones their
--- first values when their bucket comes (from parameters set before under their names, else by the
--- initializer of `init_params`).
+-- A bucket is a Module that is bound when its key is first met. The first one is the base: the
+-- others use its parameters, input buffers and pool of intermediate memory, so that all together
+-- need as much memory as the largest one, in any order of binding. A bucket may have parameters
+-- that others lack: the module holds the union and numbers parameters in the order in which they
+-- are met. A parameter of a later bucket gets its first value when the bucket is bound: the value
+-- that was set under its name before, else one from the initializer of `init_params`.
 --
--- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are
--- bound. Keys that are sequences count by contents. What concerns the parameters of all buckets is
+-- `_buckets` holds the modules by key, `_order` the keys in the order in which they were met,
+-- `_met` the bound modules. List keys are compared by contents. The parameters of all buckets are
 -- in module/bucketing_parameters.lua, their optimizer in module/bucketing_optimizer.lua.
 --
 -- @module tycho.module.bucketing
@@ -84,7 +84,8 @@ local OPTIONS = {
 local NEW = args.form(CLASS, OPTIONS)
 
 
--- Calls sym_gen for a key, with a new manager of names, and returns its results checked.
+-- Calls sym_gen for a key, under a new manager of names, and returns its results; E(type) unless it
+-- returns a symbol.
 local function generate(self, key)
   local symbol, data_names, label_names = name_of.NameManager():with(function()
     return self._sym_gen(key)
@@ -99,7 +100,7 @@ end
 
 
 -- Returns an unbound module for a key.
--- @param[opt] loaded a symbol instead of the one that sym_gen gives
+-- @param[opt] loaded a symbol that replaces the one from sym_gen
 local function new_module(self, key, loaded)
   local symbol, data_names, label_names = generate(self, key)
   local options = self._options
@@ -133,8 +134,9 @@ function BucketingModule:init(...)
 end
 
 
---- Returns parameters and auxiliary states of all buckets as host arrays by name: the module's own
--- tables. Those that a file or `set_params` gave for buckets that are not bound yet are among them.
+--- Returns the parameters and auxiliary states of all buckets as host arrays by name, in the
+-- module's internal tables. They include values that a file or `set_params` gave for buckets that
+-- are not bound yet.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function BucketingModule:get_params()
@@ -155,7 +157,7 @@ local BIND = args.form("BucketingModule:bind",
   BaseModule._extend_options(Module.BIND, { { "bucket_key", "any?" } }))
 
 
---- Drops all buckets' executors; parameters and optimizer stay.
+--- Drops the executors of all buckets; parameters and optimizer stay.
 function BucketingModule:_reset_bind()
   self:_sync_params()
   for _, m in ipairs(self._met) do
@@ -168,6 +170,7 @@ function BucketingModule:_reset_bind()
 end
 
 
+-- Stores the module of a key; the position of a known key in the order stays.
 local function add_bucket(self, key, m)
   self._order[#self._order + 1] = not self._buckets[key] and key or nil
   self._buckets[key] = m
@@ -207,12 +210,12 @@ local function bind_bucket(self, key, data_shapes, label_shapes)
 end
 
 
---- Binds one bucket; its options hold for all that follow.
+--- Binds one bucket; its options are used for all later buckets.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes
 -- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false
---   (drops all buckets, keeps parameters and optimizer), grad_req = "write",
---   bucket_key = default_bucket_key: the one that the shapes describe
+--    (drops all buckets but no parameters and no optimizer), grad_req = "write",
+--     bucket_key = default_bucket_key: the one that the shapes describe
 function BucketingModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then
@@ -242,6 +245,8 @@ local SWITCH = args.form("BucketingModule:switch_bucket", {
   { "bucket_key", "any" }, { "data_shapes", "table?" }, { "label_shapes", "table?" },
 })
 
+-- Makes the bucket of a key the current one and binds it if needed, which is E(value) without
+-- shapes.
 local function switch(self, key, data_shapes, label_shapes)
   local m = self._buckets[key]
   if not (m and m.binded) then
@@ -254,8 +259,8 @@ local function switch(self, key, data_shapes, label_shapes)
   self._curr_module, self._curr_bucket_key = m, key
 end
 
---- Makes a bucket the current one; a new one is bound with the given shapes,
--- which are ignored otherwise.
+--- Makes a bucket the current one. A new one is bound with the given shapes; for a bound one they
+-- are ignored.
 -- @param bucket_key
 -- @tparam[opt] table data_shapes
 -- @tparam[opt] table label_shapes
@@ -276,7 +281,7 @@ local WARM = args.form("BucketingModule:warm", {
   { "keys", "list" }, { "data_shapes", "function" }, { "label_shapes", "function?" },
 })
 
---- Binds several buckets ahead of their batches.
+--- Binds several buckets before their batches come.
 -- @tparam table options keys, data_shapes and label_shapes: functions of a key
 function BucketingModule:warm(...)
   self:_need("warm", "binded", "params_initialized")
@@ -290,8 +295,9 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns the descriptions of a batch's arrays, or of those of all batches of a list: as the batch
--- describes them, else under a new bucket's names.
+-- Returns the descriptions of a batch's arrays: those of the batch, else ones made from the arrays'
+-- shapes with a new bucket's names. For a list of batches the rows are multiplied by their number,
+-- `parts`.
 local function described(names, given, list, parts)
   given = descriptions.list(given, "BucketingModule:forward", "provide_data") or {}
   local descs = {}
@@ -307,6 +313,7 @@ local function described(names, given, list, parts)
 end
 
 
+-- Makes the bucket of a batch's key the current one; a batch without a key changes nothing.
 local function switch_to(self, batch)
   local first, parts = batch, 1
   if is_plain(batch) then
@@ -325,9 +332,9 @@ local function switch_to(self, batch)
 end
 
 
---- Binds the batch's bucket if it is new; the current one stays.
+--- Binds the bucket of a batch if it is new; the current bucket stays current.
 -- @param data_batch
--- @param[opt] sparse_row_id_fn has no effect but a warning
+-- @param[opt] sparse_row_id_fn has no effect and is warned of
 function BucketingModule:prepare(data_batch, sparse_row_id_fn)
   self:_need("prepare", "binded", "params_initialized")
   BucketingModule.super.prepare(self, data_batch, sparse_row_id_fn)
@@ -337,10 +344,10 @@ function BucketingModule:prepare(data_batch, sparse_row_id_fn)
 end
 
 
---- Switches to the batch's bucket and runs it forward. A batch without a
--- key is for the current bucket.
+--- Switches to the bucket of the batch and runs it forward. A batch without a key is for the
+-- current bucket.
 -- @param data_batch
--- @bool[opt] is_train as bound
+-- @bool[opt] is_train default: `for_training` of bind
 function BucketingModule:forward(data_batch, is_train)
   self:_need("forward", "binded", "params_initialized")
   local batch = BaseModule._batch(data_batch, "BucketingModule:forward")
@@ -349,7 +356,7 @@ function BucketingModule:forward(data_batch, is_train)
 end
 
 
--- method -> flags that it needs: what the current bucket does
+-- methods that the current bucket carries out -> the flags that they need
 local DELEGATED = {
   backward        = { "binded", "params_initialized" },
   get_outputs     = { "binded", "params_initialized" },
@@ -399,9 +406,9 @@ function BucketingModule:install_monitor(mon)
 end
 
 
---- Returns bytes: pool (intermediate memory of all buckets together), largest (what the largest
--- bucket needs, in whole pages), planned (what all would need separately), buckets (planned by
--- key), params, grads, aux.
+--- Returns numbers of bytes: pool (intermediate memory of all buckets together), largest (need of
+-- the largest bucket, in whole pages), planned (the sum over buckets if nothing were shared),
+-- buckets (planned, by key), params, grads, aux.
 function BucketingModule:memory()
   self:_need("memory", "binded")
   local of_base = self._met[1]:memory()
@@ -431,6 +438,7 @@ local SAVE = args.form("BucketingModule:save_checkpoint", {
   { "prefix", "text" }, { "epoch", "integer" }, { "remove_amp_cast", "boolean", false },
 })
 
+-- Returns the keys in order; raises E(value) for a key that is not a 32-bit integer.
 local function integer_keys(self)
   for _, key in ipairs(self._order) do
     if type(key) ~= "number" or key ~= math.floor(key) or math.abs(key) >= 2 ^ 31 then
@@ -448,8 +456,8 @@ local function symbol_file(prefix, key)
 end
 
 
---- Writes `PREFIX-0003.params`, `PREFIX-KEY-symbol.json` for each bucket
--- and `PREFIX.buckets`, the keys.
+--- Writes `PREFIX-0003.params`, `PREFIX-KEY-symbol.json` for each bucket, and the keys to
+-- `PREFIX.buckets`.
 -- @string prefix
 -- @int epoch
 -- @bool[opt=false] remove_amp_cast
@@ -473,7 +481,8 @@ local DICT = args.form("BucketingModule.load_dict", {
 })
 
 
--- Compares parameters with those of the known symbols; others may belong to a later bucket.
+-- Compares loaded parameters with those of the known symbols; unknown names may belong to later
+-- buckets.
 local function check_loaded(self, arg_params, aux_params, a)
   local modules = {}
   for _, m in pairs(self._buckets) do
@@ -488,9 +497,10 @@ end
 
 
 --- Returns an unbound module from symbols by key and parameters. A missing parameter is E(name),
--- here or when a bucket that needs it is bound; names of no symbol are kept for later buckets.
+-- here or when a bucket that needs it is bound; values for names that no symbol has are stored for
+-- later buckets.
 -- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
---   allow_missing = false (true: an initializer makes what they lack), and those of the constructor
+--    allow_missing = false (true: an initializer makes missing ones), and those of the constructor
 function BucketingModule.load_dict(...)
   local a = DICT(...)
   a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key

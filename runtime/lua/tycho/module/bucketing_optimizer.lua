@@ -1,4 +1,4 @@
---- The optimizer that all buckets of a BucketingModule use. Adds methods to it.
+--- The optimizer that all buckets of a BucketingModule share. Adds methods to it.
 --
 -- @module tycho.module.bucketing_optimizer
 
@@ -10,7 +10,7 @@ local INIT_OPTIMIZER = require("tycho.module.optimizer").INIT_OPTIMIZER
 local BucketingModule = {}                               -- methods, for module/bucketing.lua
 
 
--- Makes the optimizer of the bucket `owner` that of all buckets.
+-- Gives the optimizer of the bucket `owner` to all buckets.
 local function share_optimizer(self, owner)
   self._optimizer_owner, self._optimizer_initialized = owner, true
   for _, m in ipairs(self._met) do
@@ -26,8 +26,8 @@ end
 
 local OPTIMIZER = args.form("BucketingModule:init_optimizer", INIT_OPTIMIZER)
 
---- Makes the optimizer that all buckets use.
--- @tparam[opt] table options as `Module:init_optimizer`
+--- Makes the optimizer that all buckets share.
+-- @tparam[opt] table options as for `Module:init_optimizer`
 function BucketingModule:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
@@ -41,7 +41,7 @@ function BucketingModule:init_optimizer(...)
 end
 
 
---- Uses another module's optimizer, states and store.
+--- Uses another module's optimizer, its states and its store.
 function BucketingModule:borrow_optimizer(other)
   self:_need("borrow_optimizer", "binded")
   self._curr_module:borrow_optimizer(other)
@@ -52,7 +52,7 @@ end
 local STATES = args.form("BucketingModule:load_optimizer_states", { { "fname", "path" } })
 
 --- Loads optimizer states as `Module:load_optimizer_states` does; states of parameters that only
--- later buckets have are kept for them.
+-- later buckets have are stored for them.
 -- @string fname
 function BucketingModule:load_optimizer_states(...)
   self:_need("load_optimizer_states", "binded", "optimizer_initialized")
@@ -61,7 +61,7 @@ function BucketingModule:load_optimizer_states(...)
 end
 
 
---- States of parameters that come later are kept (not for users).
+--- Whether states of unknown parameters are stored for later buckets (not for users).
 BucketingModule._keeps_unknown_states = true
 
 

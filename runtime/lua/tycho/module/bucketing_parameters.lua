@@ -1,6 +1,6 @@
 --- The parameters of all buckets of a BucketingModule. Adds methods to it.
 --
--- Values given for buckets that are not bound yet are kept for them.
+-- Values that are given for buckets that are not bound yet are stored for them.
 --
 -- @module tycho.module.bucketing_parameters
 
@@ -18,8 +18,8 @@ local null = values.null
 local BucketingModule = {}                               -- methods, for module/bucketing.lua
 
 
--- Calls f(module, names) for every bound bucket, with the set of its parameters
--- that no bucket before it had.
+-- Calls f(module, names) for every bound bucket; `names` is the set of its parameters that no
+-- earlier bucket has.
 local function each_part(self, f)
   local done = {}
   for _, m in ipairs(self._met) do
@@ -47,7 +47,7 @@ local function pick(params, names)
 end
 
 
--- Keeps values that belong to no bound bucket.
+-- Stores copies of the given values whose names no bound bucket has.
 local function keep_others(kept, given, known)
   for name, x in pairs(given or {}) do
     if not known[name] then
@@ -57,8 +57,8 @@ local function keep_others(kept, given, known)
 end
 
 
--- Refuses given parameters that are missing, or of other shapes, in any bound bucket. Unknown names
--- may be those of later buckets.
+-- Raises an error if a parameter of a bound bucket has no given value or one of another shape.
+-- Unknown names may be those of later buckets.
 local function check_given(self, a)
   param_check.check({ self._arg_store:arrays(), self._aux_store:arrays() },
     { a.arg_params, a.aux_params }, { allow_missing = a.allow_missing, allow_extra = true,
@@ -66,6 +66,7 @@ local function check_given(self, a)
 end
 
 
+-- Sets the parameters of all bound buckets and stores given values of others.
 local function fill_all(self, a, initializer)
   check_given(self, a)
   each_part(self, function(m, names) m:_fill_params(names, a, initializer) end)
@@ -80,8 +81,8 @@ end
 
 local INIT = args.form("BucketingModule:init_params", BaseModule.INIT_PARAMS)
 
---- Gives parameters their first values; those of later buckets get theirs in the same way when
--- these are bound.
+--- Gives parameters their first values; those of later buckets get theirs in the same way when the
+-- buckets are bound.
 -- @tparam[opt] table options as `Module:init_params`
 function BucketingModule:init_params(...)
   local a = INIT(...)
@@ -95,7 +96,7 @@ function BucketingModule:init_params(...)
 end
 
 
--- Keeps the given values that belong to the network's later buckets; returns the others.
+-- Stores given values that belong to the network's later buckets and returns the others.
 local function keep_own(self, given, kept, store)
   local rest = {}
   for name, x in pairs(given or {}) do
@@ -109,7 +110,7 @@ local function keep_own(self, given, kept, store)
 end
 
 
--- Writes given values to the devices directly.
+-- Writes given values to the devices directly; names without a value keep theirs.
 local function write_some(self, a)
   a.arg_params = keep_own(self, a.arg_params, self._kept_args, self._arg_store)
   a.aux_params = keep_own(self, a.aux_params, self._kept_auxs, self._aux_store)
@@ -125,8 +126,8 @@ local function write_some(self, a)
 end
 
 
---- Records that given values are all this network's, also those of later buckets: they are part of
--- what is read and saved, until their bucket is bound (not for users).
+--- Records that all given values belong to this network, including those for later buckets: until
+-- their bucket is bound, they are part of the parameters that are read and saved (not for users).
 -- @tparam ?table arg_params by name
 -- @tparam ?table aux_params by name
 function BucketingModule:_own_kept(arg_params, aux_params)
@@ -138,6 +139,7 @@ function BucketingModule:_own_kept(arg_params, aux_params)
 end
 
 
+-- Adds copies of stored values in `own` that are on no device yet.
 local function add_kept(params, kept, own, store)
   for name, x in pairs(kept) do
     if own[name] and not store:on_devices(name) then
@@ -148,8 +150,8 @@ local function add_kept(params, kept, own, store)
 end
 
 
---- Adds the network's values for buckets that are not bound yet to those of the others (not for
--- users).
+--- Adds the network's values for buckets that are not bound yet to the parameters of the bound ones
+-- (not for users).
 -- @tparam table arg_params
 -- @tparam table aux_params
 -- @treturn table arg_params
@@ -180,7 +182,7 @@ function BucketingModule:set_params(...)
 end
 
 
---- Returns the names of a bucket's parameters that no bound bucket has (not for users).
+--- Returns the names of a bucket's parameters that no other bound bucket has (not for users).
 -- @tparam Module m
 -- @treturn table set
 function BucketingModule:_new_names(m)
@@ -195,7 +197,8 @@ function BucketingModule:_new_names(m)
 end
 
 
--- Refuses a bucket for whose new parameters a loaded file has no values, or values of other shapes.
+-- Raises an error if a loaded file lacks values for a bucket's new parameters, or has values of
+-- other shapes.
 local function check_new(self, m, names)
   local own, given = {}, {}
   for k, part in ipairs{ { m._param_names, m._arg_store, self._kept_args },
@@ -214,8 +217,8 @@ local function check_new(self, m, names)
 end
 
 
---- Gives first values to parameters that a later bucket adds (not for users). A file that the
--- module was loaded from must have them, unless it may lack some.
+--- Gives first values to the new parameters of a later bucket (not for users). If the module was
+-- loaded from a file, the file must have them, unless missing ones are allowed.
 -- @tparam Module m the bucket
 -- @tparam table names set
 function BucketingModule:_fill_new(m, names)

@@ -1,7 +1,8 @@
 --- Callbacks for training: `ty.callback`.
 --
--- A batch callback is a function of `{epoch, nbatch, eval_metric, locals}`, an epoch callback one
--- of epoch, symbol, arg_params, aux_params. Lines go to `ty.log`. Epochs and batches count from 0.
+-- A batch callback is a function of a table `{epoch, nbatch, eval_metric, locals}`, an epoch
+-- callback one of epoch, symbol, arg_params, aux_params. Text goes to `ty.log`. Epochs and batches
+-- count from 0.
 --
 --     mod:fit{ ..., batch_end_callback = ty.callback.Speedometer(32, 50),
 --              epoch_end_callback = ty.callback.do_checkpoint("run/m") }
@@ -20,7 +21,7 @@ local callback = {}
 
 -- Time --------------------------------------------------------------------------------------------
 
---- Returns the seconds since a fixed moment. Programs may replace the function.
+--- Returns the seconds since a fixed moment. Programs may assign another function.
 -- @treturn number
 function callback.clock()
   return tonumber(C.ty_profile_now()) * 1e-9
@@ -32,10 +33,10 @@ end
 local DO = args.form("callback.do_checkpoint",
   { { "prefix", "path" }, { "period", "integer", 1 }, checkpoint.ON_ERROR })
 
---- Returns an epoch callback that saves a checkpoint after every period-th epoch.
+--- Returns an epoch callback that saves a checkpoint after every `period` epochs.
 -- @string prefix
 -- @int[opt=1] period
--- @string[opt="stop"] on_error where it cannot be written: "stop" raises, "warn" goes on
+-- @string[opt="stop"] on_error if it cannot be written: "stop" raises, "warn" logs and continues
 function callback.do_checkpoint(...)
   local a = DO(...)
   local period = math.max(a.period, 1)
@@ -54,7 +55,7 @@ local MODULE = args.form("callback.module_checkpoint", {
   { "save_optimizer_states", "boolean", false }, checkpoint.ON_ERROR,
 })
 
---- Returns an epoch callback that saves the module's checkpoint after every period-th epoch, with
+--- Returns an epoch callback that saves the module's checkpoint after every `period` epochs, with
 -- the optimizer's states if `save_optimizer_states`.
 -- @param mod
 -- @string prefix
@@ -80,9 +81,9 @@ end
 local TRAIN = args.form("callback.log_train_metric",
   { { "period", "integer" }, { "auto_reset", "boolean", false } })
 
---- Returns a batch callback that logs the metric's values every period-th batch.
+--- Returns a batch callback that logs the metric's values every `period` batches.
 -- @int period
--- @bool[opt=false] auto_reset clears the local sums then
+-- @bool[opt=false] auto_reset clears the metric's local sums after each line
 function callback.log_train_metric(...)
   local a = TRAIN(...)
   return function(param)
@@ -110,8 +111,7 @@ function LogValidation.__call(_, param)
 end
 
 
---- Returns an evaluation callback that logs the metric's values, in place of the line that `fit`
--- writes.
+--- Returns an evaluation callback that logs the metric's values; `fit` then leaves out its line.
 function callback.LogValidationMetricsCallback()
   return LogValidation()
 end
@@ -121,7 +121,7 @@ local SPEED = args.form("callback.Speedometer", {
   { "batch_size", "number" }, { "frequent", "integer", 50 }, { "auto_reset", "boolean", true },
 })
 
--- Returns the metric's values as text, "<TAB>accuracy=0.5" for each.
+-- Returns the metric's values as text, "<TAB>accuracy=0.5" for each value.
 local function values_text(metric)
   local parts = {}
   for _, pair in ipairs(metric:get_name_value()) do
@@ -179,8 +179,8 @@ local function round_half_even(x)
   return up and low + 1 or low
 end
 
---- Returns a batch callback that shows how much of the epoch is done: a bar that is redrawn on a
--- terminal, elsewhere a line per ten per cent.
+--- Returns a batch callback that shows how much of the epoch is done: on a terminal a bar that is
+-- redrawn, elsewhere a line for each tenth.
 -- @number total batches of an epoch
 -- @int[opt=80] length characters of the bar
 function callback.ProgressBar(...)
@@ -201,7 +201,7 @@ end
 
 -- Event files -------------------------------------------------------------------------------------
 
---- Callback for batches, epochs and validations: event files for TensorBoard.
+--- Returns a callback for batches, epochs and validations that writes event files for TensorBoard.
 -- @function callback.TensorBoard
 -- @see tycho.module.tensorboard
 callback.TensorBoard = require "tycho.module.tensorboard"

@@ -12,11 +12,11 @@ local descriptions = {}
 
 
 --- Returns descriptions of inputs as a list of DataDesc, from such a list, a list of `{name, shape,
--- ...}`, or shapes by name.
+-- ...}`, or a table of shapes by name.
 -- @tparam ?table given
 -- @string func for errors
 -- @string argument for errors
--- @treturn ?table nil for nothing
+-- @treturn ?table nil if nothing is given
 function descriptions.list(given, func, argument)
   if values.value(given) == nil then
     return nil
@@ -41,14 +41,14 @@ function descriptions.list(given, func, argument)
 end
 
 
---- Returns descriptions of labels as `list` does; nil for an empty list.
+--- Returns descriptions of labels as `list` does, but nil for an empty list.
 function descriptions.labels(given, func)
   local labels = descriptions.list(given, func, "label_shapes")
   return labels and #labels > 0 and labels or nil
 end
 
 
---- Returns the names of descriptions; none of nil.
+--- Returns the names of descriptions; an empty list for nil.
 function descriptions.names(descs)
   local names = {}
   for i, d in ipairs(descs or {}) do
@@ -63,11 +63,11 @@ local function name_of(description)
 end
 
 
---- Returns the position in a batch of each of the bound inputs, by name.
+--- Returns the position in a batch of each bound input.
 -- @tparam ?table described descriptions of the batch's arrays
 -- @tparam table bound descriptions, or names
--- @treturn ?{int,...} positions in the batch; nil: the arrays are in the bound order, or their
---   names are others
+-- @treturn ?{int,...} positions in the batch, from 1, in the bound order; nil: the arrays are in
+--   the bound order, or their names differ from the bound ones
 function descriptions.order(described, bound)
   local moved, at, order = false, {}, {}
   for k = 1, type(described) == "table" and #bound or 0 do
@@ -89,7 +89,7 @@ function descriptions.order(described, bound)
 end
 
 
---- Returns the batch axis of a description, from 0; -1 without one.
+--- Returns the batch axis of a description, from 0; -1 if it has none.
 function descriptions.batch_axis(desc)
   return io_data.DataDesc.get_batch_axis(desc.layout)
 end

@@ -1,8 +1,8 @@
---- Early stopping for `fit`: watches one figure of the validation, keeps the best parameters, says
--- when to stop (not for users).
+--- Early stopping for `fit`: watches one metric of the validation, keeps the best parameters, and
+-- reports when to stop (not for users).
 --
--- The best parameters are kept as copies and, where there is a path, in a file. What `state` gives
--- goes into the saved state of the training; `path` is needed to go on from it.
+-- The best parameters are kept as copies and, if there is a path, in a file. The result of `state`
+-- is part of the saved state of the training; continuing from it needs the file.
 --
 -- @module tycho.module.early_stopping
 
@@ -69,8 +69,8 @@ local function figure(self, list)
 end
 
 
---- Compares the values of an epoch's validation with the best, and keeps the parameters if they are
--- better.
+--- Compares the values of an epoch's validation with the best ones, and keeps the parameters if
+-- they are better.
 -- @param module
 -- @tparam table list `{name, value}` of each metric
 -- @int epoch from 0
@@ -99,7 +99,7 @@ function EarlyStopping:is_over()
 end
 
 
---- Gives the module the best parameters.
+--- Sets the module's parameters to the best ones.
 function EarlyStopping:finish(module)
   if self.best then
     module.logger:info(("Best of all epochs: %s=%f of epoch %d")
@@ -109,13 +109,13 @@ function EarlyStopping:finish(module)
 end
 
 
---- Returns the state with which early stopping can continue.
+--- Returns the state from which early stopping can continue.
 function EarlyStopping:state()
   return { name = self.name, best = self.best, epoch = self.epoch, waited = self.waited }
 end
 
 
---- Continues from such a state, or from nil.
+--- Continues from a result of `state`; nil starts anew.
 function EarlyStopping:go_on(state)
   state = state or self:state()
   self.name, self.best, self.epoch, self.waited = state.name, state.best, state.epoch, state.waited

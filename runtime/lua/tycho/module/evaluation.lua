@@ -1,4 +1,4 @@
---- Functions shared by training and scoring: metrics, callbacks of batches (not for users).
+--- Functions that training and scoring share: metrics and callbacks of batches (not for users).
 --
 -- @module tycho.module.evaluation
 
@@ -17,7 +17,7 @@ local is_plain, value = values.is_plain, values.value
 local evaluation = {}
 
 
--- The type of callbacks: a function, an object that can be called, or a list of them.
+-- The option type of callbacks: a function, an object that can be called, or a list of these.
 args.types.callbacks = { takes = is_plain,
   text = "a function, an object that can be called, or a list of them",
   check = function(v)
@@ -30,7 +30,7 @@ args.types.callbacks = { takes = is_plain,
   end }
 
 
---- Calls one callback or a list of them.
+--- Calls one callback or each of a list with the further arguments.
 -- @param callbacks nil, a function, an object that can be called, or a list
 function evaluation.call_all(callbacks, ...)
   if value(callbacks) == nil then
@@ -45,7 +45,7 @@ function evaluation.call_all(callbacks, ...)
 end
 
 
---- Returns whether one of the callbacks logs the values of the metric itself.
+--- Returns whether one of the callbacks logs the metric's values, so that the caller need not.
 -- @param callbacks as `call_all`
 function evaluation.logs_values(callbacks)
   callbacks = is_plain(callbacks) and callbacks or { value(callbacks) }
@@ -63,7 +63,7 @@ local function read_field(t, name)
 end
 
 
---- Raises E(value) for data that gives no batches.
+--- Raises E(value) for data from which no batches can be fetched.
 -- @param data
 -- @string func for errors
 -- @string argument for errors
@@ -77,7 +77,7 @@ function evaluation.check_iterator(data, func, argument)
 end
 
 
---- Raises E(value) for an iterator that does not describe its batches.
+--- Raises E(value) for an iterator without descriptions of its batches.
 -- @param data
 -- @string func for errors
 -- @string argument for errors
@@ -90,8 +90,8 @@ function evaluation.check_described(data, func, argument)
 end
 
 
--- Describes a batch's arrays if their order is not the bound one, and the batch does not describe
--- them.
+-- Sets a batch's descriptions in `field` to the iterator's if the batch has none and their order is
+-- not the bound one.
 local function describe(batch, field, descs, bound)
   if batch[field] == nil and bound and descriptions.order(descs, bound) then
     batch[field] = descs
@@ -99,10 +99,11 @@ local function describe(batch, field, descs, bound)
 end
 
 
---- Returns the next batch of an iterator. A batch without descriptions gets the iterator's.
+--- Returns the next batch of an iterator. A batch without descriptions gets the iterator's if it
+-- needs them.
 -- @param self the module
 -- @param data the iterator
--- @return nil: the epoch is over
+-- @return the batch; nil: the epoch is over
 function evaluation.next_batch(self, data)
   local batch = data:next()
   if type(batch) == "table" and not is_plain(batch) and batch.bucket_key == nil then
@@ -113,7 +114,7 @@ function evaluation.next_batch(self, data)
 end
 
 
---- Returns a metric from a metric, a name, a function or a list of these.
+--- Makes a metric from a metric, a name, a function or a list of these.
 function evaluation.metric(given)
   local metric = require "tycho.metric"
   return Class.is_a(given, metric.EvalMetric) and given or metric.create(given)
@@ -137,7 +138,7 @@ function evaluation.report(callbacks, self, a, epoch, nbatch, metric, batch)
 end
 
 
--- Returns the labels of a batch in the module's order: by name, if the batch has names.
+-- Returns the labels of a batch in the module's order, found by name if the batch has descriptions.
 local function labels_of(self, batch)
   local labels = batch.label or {}
   local bound = batch.provide_label and (self.label_shapes or self.label_names)
@@ -146,9 +147,9 @@ local function labels_of(self, batch)
 end
 
 
---- Returns the rows of an array without padding, as a view; E(value) if there are none.
+--- Returns an array without its last `pad` rows, as a view; E(value) if no rows are left.
 -- @tparam NDArray x
--- @int pad rows at the end that do not
+-- @int pad number of rows at the end that only fill the batch
 -- @string name for errors
 -- @string func for errors
 function evaluation.without_pad(x, pad, name, func)
@@ -162,7 +163,7 @@ function evaluation.without_pad(x, pad, name, func)
 end
 
 
--- Updates a metric with the rows of the batch that count.
+-- Updates a metric with the rows of the batch that are not padding.
 local function update_unpadded(self, metric, batch)
   local func = self:_func("update_metric")
   local labels, named_outputs = {}, {}
@@ -181,7 +182,7 @@ end
 -- @param self the module
 -- @param metric
 -- @param batch a batch or a list of them
--- @bool[opt=true] count_pad whether rows that only fill the last batch count
+-- @bool[opt=true] count_pad whether the padding rows of the last batch count
 function evaluation.update(self, metric, batch, count_pad)
   if is_plain(batch) and #batch > 0 then
     local labels = {}

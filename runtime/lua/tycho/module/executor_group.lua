@@ -7,18 +7,19 @@
 --     g:forward(batch, true)
 --     g:backward()
 --
--- Groups that share (`shared_group`) have their arrays in common (module/shared_arrays.lua); one
--- may bring parameters that the others lack. All groups together need the intermediate memory of
--- the largest one, bound in any order; they must not run at once.
+-- Groups that share (`shared_group`) use the same arrays (module/shared_arrays.lua); a group may
+-- have parameters that the others lack. All groups together need the intermediate memory of the
+-- largest one, bound in any order; only one of them may run at a time.
 --
 -- A group has a set of executors for each shape that it meets (module/executor_sets.lua);
--- `label_descs` describes the labels of the last one that had any. Fields that follow the current
--- set: execs, slices, batch_size, data_shapes, label_shapes, data_arrays and label_arrays (per
--- input a list over devices of `{{begin, end}, array}`), state_arrays, input_grad_arrays (per input
--- a list over devices). param_arrays, grad_arrays (nil without training), aux_arrays: per name a
--- list over devices; `ty.null` where there is no gradient.
+-- `label_descs` describes the labels of the last set that had any. Fields of the current set:
+-- execs, slices, batch_size, data_shapes, label_shapes, data_arrays and label_arrays (for each
+-- input a list over devices of `{{begin, end}, array}`), state_arrays, input_grad_arrays (for each
+-- input a list over devices). Fields of the group: param_arrays, grad_arrays (nil without
+-- training), aux_arrays, for each name a list over devices, with `ty.null` in place of a missing
+-- gradient.
 --
--- Running is in module/group_running.lua, states in module/group_states.lua.
+-- Running a group is in module/group_running.lua, its states are in module/group_states.lua.
 --
 -- @module tycho.module.executor_group
 
@@ -55,7 +56,7 @@ for _, part in ipairs{ require "tycho.module.group_running",
   end
 end
 
-local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
+local FUNC = "Module:bind"                               -- who usually makes groups, for errors
 
 local FORM = args.form("mod.DataParallelExecutorGroup", {
   { "symbol", "symbol" }, { "contexts", "list|context" }, { "workload", "list?" },
@@ -70,8 +71,8 @@ local FORM = args.form("mod.DataParallelExecutorGroup", {
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns the parameters that updates inside backward can change: those with gradients. A gradient
--- that adds up is E(unsupported).
+-- Returns the parameters that updates inside backward can change: those with gradients. For a
+-- gradient with the request "add" it raises E(unsupported).
 local function fused_names(self, reqs)
   local names = {}
   for _, name in ipairs(self.for_training and self.param_names or {}) do
@@ -86,8 +87,8 @@ local function fused_names(self, reqs)
 end
 
 
--- Chooses the gradient requests of the arguments and the symbol that is bound. Parameters that
--- backward updates itself have the request "null".
+-- Chooses the gradient requests of the arguments, and the symbol that is bound. Parameters that
+-- backward itself updates have the request "null".
 local function choose_requests(self, fuse, loss_scale)
   local reqs = gradient_requests.read(self, self._asked)
   local names = fuse and fused_names(self, reqs) or {}
@@ -102,6 +103,8 @@ local function choose_requests(self, fuse, loss_scale)
 end
 
 
+-- Returns, for each name, a list over devices of the shared arrays of a kind: "args", "grads" or
+-- "auxs"; `ty.null` for a gradient that is not requested.
 local function over_devices(self, names, kind)
   local list = {}
   for k, name in ipairs(names) do
@@ -123,6 +126,7 @@ local function check_workload(self)
 end
 
 
+-- Takes the arrays of another group, or makes an empty set of arrays for each device.
 local function share_arrays(self, group)
   if group and #group._shared < #self.contexts then
     Error.raise{ code = "value", func = FUNC, argument = "shared_group", expected = #self.contexts,
@@ -136,8 +140,8 @@ local function share_arrays(self, group)
 end
 
 
--- Returns the arguments that are neither parameters nor data nor states: the labels, described or
--- not.
+-- Returns the arguments that are neither parameters nor data nor states: the labels, with or
+-- without a description.
 local function label_arguments(self)
   local known, list = tables.positions(self.data_names), {}
   for _, name in ipairs(self.state_names) do
@@ -150,7 +154,7 @@ local function label_arguments(self)
 end
 
 
--- Raises E(name) if two variables have one name, since arrays are found by name.
+-- Raises E(name) if two variables have the same name, since arrays are found by name.
 local function check_names(names)
   local seen = {}
   for _, name in ipairs(names) do
@@ -201,7 +205,7 @@ function Group:init(...)
 end
 
 
--- Returns whether an executor is that of device i in one of the sets.
+-- Returns whether an executor is that of device i in one of the sets of a list.
 local function is_of(list, i, exe)
   for _, set in ipairs(list) do
     if set.execs[i] == exe then
@@ -214,7 +218,8 @@ end
 
 local REQUESTED = { "_reqs", "grad_req", "_fusion", "_loss_scale", "_bound_symbol", "_sets" }
 
--- Replaces all executors by ones for other requests. If this fails, everything is left as it was.
+-- Replaces all executors by ones with other gradient requests, and returns the old sets. If this
+-- fails, nothing is changed.
 local function bind_again(self, fuse, loss_scale)
   local before = {}
   for _, field in ipairs(REQUESTED) do
@@ -237,6 +242,7 @@ local function bind_again(self, fuse, loss_scale)
 end
 
 
+-- Binds again for other gradient requests and frees the old executors.
 local function rebind(self, fuse, loss_scale)
   local old = bind_again(self, fuse, loss_scale)
   for i, shared in ipairs(self._shared) do
@@ -250,16 +256,17 @@ local function rebind(self, fuse, loss_scale)
 end
 
 
---- Puts the optimizer's updates into backward, or takes them out (not for users).
--- @tparam ?function fuse names of parameters -> symbol, find_array,
---   backward: `module/fused_update.lua`
+--- Puts the optimizer's updates into backward, or removes them from it if `fuse` is nil (not for
+-- users).
+-- @tparam ?function fuse names of parameters -> symbol, find_array, backward; see
+--   module/fused_update.lua
 function Group:fuse(fuse)
   rebind(self, fuse, nil)
 end
 
 
 --- Turns the scaling of gradients on or off (not for users).
--- @tparam ?LossScale loss_scale `module/loss_scale.lua`
+-- @tparam ?LossScale loss_scale see module/loss_scale.lua
 function Group:scale_loss(loss_scale)
   rebind(self, nil, loss_scale)
 end
@@ -277,7 +284,7 @@ function Group:release(names)
 end
 
 
--- Finds the batch axis of each output, from 0, in the layout of its head; 0 without a layout, -1
+-- Finds the batch axis of each output, from 0, in the layout of the output; 0 without a layout, -1
 -- for a layout without a batch axis.
 function Group:_find_output_axes()
   self._output_axes = {}
@@ -288,8 +295,8 @@ function Group:_find_output_axes()
 end
 
 
---- Chooses executors for other shapes of the inputs; parameters stay. Executors of recently used
--- shapes are reused.
+--- Chooses executors for other shapes of the inputs; parameters are kept. Executors of recently
+-- used shapes are used again.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes descriptions
 function Group:reshape(data_shapes, label_shapes)
@@ -298,15 +305,15 @@ function Group:reshape(data_shapes, label_shapes)
 end
 
 
---- Chooses executors for these data that were made before, whatever their labels (not for users).
+--- Chooses executors that were made before for these data, whatever their labels (not for users).
 -- @tparam {DataDesc,...} data
--- @treturn bool whether there are some
+-- @treturn bool whether such executors exist
 function Group:choose_by_data(data)
   return sets.choose_by_data(self, data)
 end
 
 
---- Records that the shapes of the current labels are derived from those of other batches (not for
+--- Records that the shapes of the current labels are derived from those of earlier batches (not for
 -- users).
 function Group:guess_labels()
   self._set.guessed = true
@@ -335,7 +342,7 @@ end
 --- Writes the means over devices into arrays, converted to their element types.
 -- @tparam table arg_params arrays by name
 -- @tparam table aux_params arrays by name
--- @tparam[opt] table done names that are left out; those written are added
+-- @tparam[opt] table done set of names that are skipped; written names are added to it
 function Group:get_params(arg_params, aux_params, done)
   done = done or {}
   for _, part in ipairs{ { self.param_names, self.param_arrays, arg_params },
@@ -352,7 +359,7 @@ end
 
 -- Watching ----------------------------------------------------------------------------------------
 
---- Installs a monitor, which always watches the executors for the present shapes.
+--- Installs a monitor, which always watches the executors of the current shapes.
 function Group:install_monitor(monitor)
   self._monitors[#self._monitors + 1] = monitor
   for _, exe in ipairs(self.execs) do
@@ -361,8 +368,9 @@ function Group:install_monitor(monitor)
 end
 
 
---- Returns bytes over all devices: planned (of the current executors), pages (the same in whole
--- pages, as pools have them), pool (what all sharing executors have together), params, grads, aux.
+--- Returns numbers of bytes over all devices: planned (of the current executors), pages (the same,
+-- rounded up to whole pages as in pools), pool (what all sharing executors use together), params,
+-- grads, aux.
 function Group:memory()
   local m = { planned = 0, pages = 0, pool = 0, params = 0, grads = 0, aux = 0 }
   for i, exe in ipairs(self.execs) do
@@ -379,7 +387,7 @@ function Group:memory()
 end
 
 
---- Frees all executors of this group, but not arrays and memory that other groups use.
+--- Frees all executors of this group, but no arrays and no memory that other groups use.
 function Group:free()
   for _, set in ipairs(self._sets) do
     sets.drop(self, set)

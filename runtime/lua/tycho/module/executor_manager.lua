@@ -8,8 +8,8 @@
 --     end
 --
 -- A manager has a group of executors (module/manager_group.lua) for its symbol or, with `sym_gen`,
--- one for each bucket key; they all share the first one's parameters, gradients, states, input
--- buffers and pool. `ty.mod` does the same with more comfort.
+-- one for each bucket key. All groups share the parameters, gradients, states, input buffers and
+-- pool of the first one. `ty.mod` offers the same at a higher level.
 --
 -- @module tycho.executor_manager
 
@@ -53,7 +53,7 @@ local function work_loads(a)
 end
 
 
--- Returns the arguments that the iterator does not provide.
+-- Returns the arguments that the iterator does not describe.
 local function list_parameters(a)
   local inputs, list = {}, {}
   for _, kind in ipairs{ "provide_data", "provide_label" } do
@@ -68,6 +68,7 @@ local function list_parameters(a)
 end
 
 
+-- Returns the iterator's default bucket key; raises E(name) if it has none.
 local function default_key(a)
   local ok, key = attempt(function() return a.train_data.default_bucket_key end)
   if not ok or key == nil then
@@ -108,7 +109,7 @@ function Manager.__index(self, key)
 end
 
 
---- Installs a monitor on the executors; not with buckets.
+--- Installs a monitor on the executors; a manager with buckets does not support it.
 function Manager:install_monitor(monitor)
   if self.sym_gen then
     Error.raise{ code = "unsupported", func = FUNC .. ":install_monitor",
@@ -120,7 +121,7 @@ function Manager:install_monitor(monitor)
 end
 
 
--- Returns arrays by name, from such a table or from a list in the order of names.
+-- Returns arrays by name, from a table by name or from a list in the order of names.
 local function by_name(given, names)
   if #(given or {}) == 0 then
     return given or {}
@@ -136,7 +137,7 @@ end
 --- Copies parameters to all devices.
 -- @tparam table arg_params by name, or a list in the order of param_names; an unknown name is
 --   E(name)
--- @tparam table aux_params likewise
+-- @tparam table aux_params in the same form
 function Manager:set_params(arg_params, aux_params)
   local arg_dict, aux_dict = by_name(arg_params, self.param_names),
     by_name(aux_params, self.aux_names)
@@ -146,6 +147,7 @@ function Manager:set_params(arg_params, aux_params)
 end
 
 
+-- Writes the means over devices into the given arrays.
 local function copy_means(given, names, arrays)
   local dict = by_name(given, names)
   for k, name in ipairs(names) do
@@ -161,14 +163,14 @@ end
 --- Writes the means over devices into arrays, converted to their element types.
 -- @tparam table arg_params by name, or a list in the order of param_names; a missing name is
 --   E(name)
--- @tparam table aux_params likewise
+-- @tparam table aux_params in the same form
 function Manager:copy_to(arg_params, aux_params)
   copy_means(arg_params, self.param_names, self.execgrp.param_arrays)
   copy_means(aux_params, self.aux_names, self.execgrp.aux_arrays)
 end
 
 
--- Returns a group for a bucket, with those of the parameters that its symbol has.
+-- Returns a group for a bucket, with the manager's parameters that the bucket's symbol has.
 local function bucket_group(self, net, data_batch)
   local names, known, own = net:list_arguments(), tables.positions(self.param_names), {}
   for _, name in ipairs(names) do
@@ -178,8 +180,8 @@ local function bucket_group(self, net, data_batch)
 end
 
 
---- Copies a batch to the devices; with buckets, to the group of its key, which is made when the key
--- is new, and made again for the first batch with labels.
+--- Copies a batch to the devices. With buckets it goes to the group of its key, which is made for a
+-- new key, and made again for the first batch with labels.
 function Manager:load_data_batch(data_batch)
   local group = self.execgrp
   if self.sym_gen then
@@ -195,6 +197,7 @@ function Manager:load_data_batch(data_batch)
 end
 
 
+-- Returns the group that has the last batch; raises E(state) if none was loaded.
 local function current(self, method)
   if not self.curr_execgrp then
     Error.raise{ code = "state", func = FUNC .. ":" .. method,
@@ -217,7 +220,7 @@ function Manager:backward()
 end
 
 
---- Updates a metric with labels and outputs; see the group.
+--- Updates a metric with labels and outputs; see the group's `update_metric`.
 function Manager:update_metric(metric, labels, pre_sliced)
   current(self, "update_metric"):update_metric(metric, labels, pre_sliced)
 end

@@ -1,7 +1,7 @@
---- Sets of executors: those of a group for one shape of its inputs, one for each device. For
--- `module/executor_group.lua`, whose fields these functions read.
+--- Sets of executors: a set is what a group has for one shape of its inputs, one executor for each
+-- device. These functions read the fields of groups (module/executor_group.lua).
 --
--- The last `KEPT` sets are kept, so that a smaller last batch costs a binding once.
+-- The last `KEPT` sets are kept, so that a smaller last batch is bound only once.
 --
 -- @module tycho.module.executor_sets
 
@@ -17,11 +17,12 @@ local null = values.null
 
 local sets = {}
 
-local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
-local KEPT = 8                                           -- sets of a group
+local FUNC = "Module:bind"                               -- who usually makes groups, for errors
+local KEPT = 8                                           -- number of sets that a group keeps
 
 
--- Returns the rows of the batch; raises E(shape) unless all inputs with a batch axis have as many.
+-- Returns the number of rows of the batch; raises E(shape) unless all inputs with a batch axis have
+-- equally many.
 local function find_batch_size(data, labels)
   local size
   for _, part in ipairs{ data, labels or {} } do
@@ -39,6 +40,7 @@ local function find_batch_size(data, labels)
 end
 
 
+-- Returns a text that is equal for equal descriptions.
 local function make_key(descs)
   local parts = {}
   for k, d in ipairs(descs or {}) do
@@ -62,6 +64,7 @@ local function arrays_over_devices(set, names, ranged)
 end
 
 
+-- Returns, for each data input, its gradients on all devices; `null` for a missing one.
 local function input_grads(self, set)
   local list = {}
   for k, name in ipairs(self.data_names) do
@@ -74,6 +77,7 @@ local function input_grads(self, set)
 end
 
 
+-- Makes the executors of a set, one for each device, and its lists of arrays.
 local function make_set(self, data, labels)
   local set = { data_shapes = data, label_shapes = labels,
     batch_size = find_batch_size(data, labels), execs = {} }
@@ -92,7 +96,7 @@ end
 local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays",
   "label_arrays", "state_arrays", "input_grad_arrays" }
 
--- Moves the monitors of the executors that were current to those of the set.
+-- Moves monitors from the current executors to those of the set.
 local function hand_monitors_on(self, before, set)
   for i, exe in ipairs(set.execs) do
     exe:_take_monitor(before.execs[i])
@@ -105,6 +109,7 @@ local function hand_monitors_on(self, before, set)
 end
 
 
+-- Makes a set the current one: its monitors and the fields of the group.
 local function use_set(self, set)
   if self._set and self._set ~= set then
     hand_monitors_on(self, self._set, set)
@@ -116,7 +121,7 @@ local function use_set(self, set)
 end
 
 
---- Frees a set's executors, except those whose pool others use.
+--- Frees a set's executors, except those whose pool other executors use.
 function sets.drop(self, set)
   for i, exe in ipairs(set.execs) do
     if exe ~= self._shared[i].base then
@@ -126,7 +131,7 @@ function sets.drop(self, set)
 end
 
 
--- Puts a set first in the list of those that are kept.
+-- Moves a set to the front of the list of kept sets; the last one is freed if the list is too long.
 local function keep_set(self, set, at)
   if at then
     table.remove(self._sets, at)
@@ -138,7 +143,8 @@ local function keep_set(self, set, at)
 end
 
 
--- Makes one of the kept sets the current one.
+-- Makes the first kept set that fits the current one, and returns whether there is one. Without
+-- `label_key` any labels fit.
 local function choose_kept(self, data_key, label_key)
   for at, set in ipairs(self._sets) do
     if set.data_key == data_key and (label_key == nil or set.label_key == label_key) then
@@ -151,7 +157,7 @@ local function choose_kept(self, data_key, label_key)
 end
 
 
---- Makes the set for these descriptions the group's current one, and the group's fields follow it.
+--- Makes the set for these descriptions the group's current one; it is bound if it is new.
 -- @param self group
 -- @tparam {DataDesc,...} data
 -- @tparam ?{DataDesc,...} labels
@@ -167,10 +173,10 @@ function sets.choose(self, data, labels)
 end
 
 
---- Makes a set for these data the current one, whatever labels it has.
+--- Makes a kept set for these data the current one, whatever its labels.
 -- @param self group
 -- @tparam {DataDesc,...} data
--- @treturn bool whether there is one
+-- @treturn bool whether there is such a set
 function sets.choose_by_data(self, data)
   return choose_kept(self, make_key(data), nil)
 end

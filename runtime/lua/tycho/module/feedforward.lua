@@ -1,11 +1,12 @@
---- The oldest way of training: `ty.model.FeedForward`, in terms of modules.
+--- The oldest training interface: `ty.model.FeedForward`, built on modules.
 --
 --     local f = ty.model.FeedForward{ symbol = net, num_epoch = 4, learning_rate = 0.1 }
 --     f:fit{ X = x, y = labels }
 --     print(f:score(test), f:predict(x))
 --
--- Arrays become iterators: for training shuffled, with the rest of an epoch in front of the next
--- one. Batch callbacks of training see nbatch from 1, unlike those of modules.
+-- Arrays become iterators; for training they are shuffled, and rows that do not fill a batch move
+-- to the start of the next epoch. Batch callbacks of training get nbatch counted from 1, unlike
+-- those of modules.
 --
 -- @module tycho.module.feedforward
 
@@ -45,8 +46,8 @@ local NEW = args.form("model.FeedForward", {
 
 --- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches
 --   of an epoch), optimizer = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128,
---   arg_params, aux_params, allow_extra_params = false, begin_epoch = 0; others are options of the
---   optimizer
+--   arg_params, aux_params, allow_extra_params = false, begin_epoch = 0; further ones are options
+--   of the optimizer
 function FeedForward:init(...)
   for key, v in pairs(NEW(...)) do
     self[key] = v
@@ -68,7 +69,7 @@ local function row_count(x)
 end
 
 
--- Returns an iterator from an iterator or arrays.
+-- Returns an iterator over arrays, or the iterator if `x` is one.
 local function iterator(self, x, y, for_training)
   if not is_data(x) then
     return x
@@ -97,7 +98,7 @@ local function list_names(descs)
 end
 
 
--- Returns a module for the symbol and the descriptions of an iterator.
+-- Makes a module for the symbol and the descriptions of an iterator.
 -- @param label_names function of a symbol -> names
 local function make_module(self, it, options, label_names)
   local data_names = list_names(it.provide_data)
@@ -127,6 +128,7 @@ local FIT = args.form("FeedForward:fit", {
 })
 
 
+-- Makes a module that is bound and has parameters and an optimizer.
 local function get_ready(self, a, train)
   local label_names = list_names(train.provide_label)
   local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list },
@@ -161,8 +163,8 @@ local function run_batch(self, m, a, metric, batch, at)
 end
 
 
--- Runs batches until the iterator ends or, with an epoch size, that many: the iterator continues in
--- the next epoch.
+-- Runs batches until the iterator ends or, with an epoch size, that number of batches; the next
+-- epoch then continues where the iterator stands.
 local function run_epoch(self, m, a, metric, train, at)
   local size = self.epoch_size
   metric:reset()
@@ -180,6 +182,7 @@ local function run_epoch(self, m, a, metric, train, at)
 end
 
 
+-- Computes the metric over validation data and calls its callbacks.
 local function evaluate(self, m, a, metric, data, epoch)
   metric:reset()
   class.outside(data.reset, data)
@@ -219,7 +222,7 @@ local function run_epochs(self, m, a, metric, eval, at)
 end
 
 
---- Trains.
+--- Trains the network.
 -- @tparam table options X (iterator or array), y, eval_data (iterator or `{X, y}`),
 --   eval_metric = "acc", epoch_end_callback, batch_end_callback, kvstore = "local", logger,
 --   work_load_list, monitor, eval_end_callback, eval_batch_end_callback
@@ -248,7 +251,8 @@ end
 
 -- Using -------------------------------------------------------------------------------------------
 
--- Returns the arguments that are labels: those that the iterator describes, and those named so.
+-- Returns the arguments that are labels: those that the iterator describes, and those whose names
+-- end in "label".
 local function list_labels(net, it)
   local labels, data, list = tables.positions(list_names(it.provide_label)),
     tables.positions(list_names(it.provide_data)), {}
@@ -260,8 +264,8 @@ local function list_labels(net, it)
 end
 
 
--- Returns the descriptions of the labels whose shapes do not follow from the data, nil without any:
--- prediction needs no others, and the iterator may lack them.
+-- Returns the descriptions of the labels whose shapes do not follow from the data; nil if there are
+-- none. Prediction needs no other labels, so the iterator may lack those.
 local function needed_labels(net, it)
   local shapes, list = {}, {}
   for _, d in ipairs(descriptions.list(it.provide_data, "FeedForward", "provide_data")) do
@@ -276,7 +280,7 @@ local function needed_labels(net, it)
 end
 
 
--- Returns a bound module for prediction on the first device.
+-- Makes a bound module for prediction on the first device.
 local function predictor(self, it)
   local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
   local m = make_module(self, it, { context = ctx }, function(net) return list_labels(net, it) end)
@@ -296,6 +300,7 @@ local PREDICT = args.form("FeedForward:predict", {
 })
 
 
+-- Adds copies of a batch's arrays, without padding rows, to the lists of each output.
 local function append(lists, what, arrays, pad)
   for k, x in ipairs(arrays or {}) do
     lists[k] = lists[k] or {}
@@ -305,6 +310,7 @@ local function append(lists, what, arrays, pad)
 end
 
 
+-- Joins the lists of each output; returns one array or a list of arrays.
 local function joined(lists)
   local result = {}
   for k, list in ipairs(lists) do
@@ -314,7 +320,7 @@ local function joined(lists)
 end
 
 
---- Returns the outputs for all rows.
+--- Returns the outputs for all rows of the data.
 -- @param X iterator or array
 -- @tparam[opt] table options num_batch, return_data = false, reset = true
 -- @return NDArray, or a list with several outputs; with `return_data` also data and labels
@@ -342,7 +348,7 @@ local SCORE = args.form("FeedForward:score", {
   { "batch_end_callback", "callbacks?" }, { "reset", "boolean", true }, { "y", "any?" },
 })
 
---- Returns the metric's value over data.
+--- Returns the metric's value over the data.
 -- @param X iterator, or an array with `y`
 -- @tparam[opt] table options eval_metric = "acc", num_batch, batch_end_callback, reset = true, y
 -- @return number, or a list of them for several metrics
@@ -383,8 +389,8 @@ local LOAD = args.form("FeedForward.load", {
 })
 
 
--- Returns the arguments whose name ends in data or label, as the reference tells inputs from
--- parameters.
+-- Returns the arguments whose names end in a word, "data" or "label", by which the reference tells
+-- inputs from parameters.
 local function called(net, what)
   local list = {}
   for _, name in ipairs(net:list_arguments()) do
@@ -394,8 +400,8 @@ local function called(net, what)
 end
 
 
---- Returns a network from a checkpoint. Missing parameters, and those of another network, are
--- E(name) as in `Module.load`.
+--- Makes a network from a checkpoint. Missing parameters, and those of another network, are E(name)
+-- as in `Module.load`.
 -- @string prefix
 -- @int epoch
 -- @tparam[opt] table options allow_missing = false (true: fit initialises what the file lacks), and

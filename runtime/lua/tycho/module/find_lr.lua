@@ -14,19 +14,19 @@ local values = require "tycho.core.values"
 
 local Module = {}                                        -- methods, for module/module.lua
 
-local SMOOTH = 0.9                       -- share of the losses before in the smoothed one
-local DIVERGED = 4                       -- times the least loss, above which the test ends
-local FEWEST = 5                         -- points without which nothing is suggested
-local UNSETTLED = 10                     -- first losses, of few samples each: 1 / (1 - SMOOTH)
+local SMOOTH = 0.9                       -- weight of the earlier losses in the smoothed one
+local DIVERGED = 4                       -- the test ends above this multiple of the least loss
+local FEWEST = 5                         -- with fewer points nothing is suggested
+local UNSETTLED = 10                     -- first losses, which are left out: 1 / (1 - SMOOTH)
 
 --- The result of a range test. Fields: learning_rates, losses (smoothed), suggestion (nil: the loss
 -- never fell).
 -- @type RangeTest
 local RangeTest = Class:extend("RangeTest")
 
--- Returns the rate at which the loss falls fastest over the logarithm of the rate, before its least
--- value. Slopes are taken over half as many rates to both sides as are passed over at the start,
--- where the mean of a few batches goes up and down more than rates change it.
+-- Returns the rate at which the loss falls fastest over the logarithm of the rate, before the least
+-- loss. The first losses are skipped, since the mean of a few batches varies more than the rates
+-- change it; slopes are taken over half that many rates on both sides.
 local function steepest(rates, losses)
   local least, best, at = 1, 0, nil
   for i, loss in ipairs(losses) do
@@ -58,7 +58,7 @@ function RangeTest:__tostring()
 end
 
 
---- Returns the losses over the rates, with the suggestion.
+--- Draws the losses over the rates, with the suggestion.
 -- @treturn Drawing
 function RangeTest:chart()
   local curves = { { name = "loss", x = self.learning_rates, y = self.losses } }
@@ -99,8 +99,8 @@ local function check(a)
 end
 
 
--- Returns a module of the same network with copies of the parameters, so that this one stays as it
--- is.
+-- Makes a module of the same network with copies of the parameters, so that this module stays
+-- unchanged.
 local function clone_module(self, a)
   local function or_null(list)
     return #list > 0 and list or values.null
@@ -126,6 +126,7 @@ local function clone_module(self, a)
 end
 
 
+-- Returns the next batch; resets the iterator at its end.
 local function next_batch(clone, data)
   local batch = evaluation.next_batch(clone, data)
   if batch == nil then
@@ -156,6 +157,7 @@ local function run_batch(clone, batch, metric)
 end
 
 
+-- Runs the test on a clone and returns its result.
 local function test(clone, a)
   local metric, optimizer = evaluation.metric(a.eval_metric), clone:_updaters()[1][1].optimizer
   local rates, losses, mean, least = {}, {}, 0, math.huge
@@ -182,19 +184,19 @@ local function test(clone, a)
 end
 
 
---- Tries learning rates from low to high, one batch each, and reports a good one to begin with:
--- where the loss falls fastest. The test ends when the loss has grown to four times its least
--- value. It runs on copies: parameters, optimizer and random numbers of this module are unchanged;
--- the iterator is reset.
+--- Tries learning rates from low to high, one batch each, and suggests one to begin with: where the
+-- loss falls fastest. The test ends when the smoothed loss exceeds four times its least value. It
+-- runs on copies: parameters, optimizer and random numbers of this module are unchanged; the
+-- iterator is reset.
 --
 --     local found = mod:find_lr{ train_data = train }
 --     print(found.suggestion)
 --     found:chart():save("rates.svg")
 --
 -- @param train_data an iterator
--- @tparam[opt] table options first (1e-6), last (10), num_batch (100: rates), eval_metric ("ce":
---   less is better), optimizer ("sgd"), optimizer_params (without a rate), initializer (where the
---   module has no parameters yet)
+-- @tparam[opt] table options first (1e-6) and last (10) learning rate, num_batch (100: number of
+--   rates), eval_metric ("ce"; one whose smaller values are better), optimizer ("sgd"),
+--   optimizer_params (without a learning rate), initializer (if the module has no parameters yet)
 -- @treturn RangeTest
 function Module:find_lr(...)
   local a = FORM(...)

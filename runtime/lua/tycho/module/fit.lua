@@ -1,9 +1,9 @@
 --- The training loop: `fit` of all modules.
 --
--- For each batch: forward, backward, the metric, update, before the next batch is fetched and
--- prepared, since preparing may switch to another bucket. Epochs and batches count from 0. An
--- interruption (Ctrl-C) is an error object with `epoch` and `nbatch`; updates are never torn, so
--- training can be resumed from there.
+-- For each batch: forward, backward, the metric, update; then the next batch is fetched and
+-- prepared, last since preparing may switch to another bucket. Epochs and batches count from 0. An
+-- interruption (Ctrl-C) raises an error object with `epoch` and `nbatch`. An update is never done
+-- by halves, so training can be resumed from there.
 --
 -- @module tycho.module.fit
 
@@ -95,8 +95,8 @@ local function check_options(self, a)
 end
 
 
--- Binds the module for a fit, unless it is bound and the fit asks for nothing different. As `bind`,
--- `init_params` and `init_optimizer` only warn if their work is done, they are called only if
+-- Binds the module for a fit, unless it is bound and the fit asks for nothing different. `bind`,
+-- `init_params` and `init_optimizer` warn if their work is done already, so they are called only if
 -- needed.
 local function bind(self, a)
   local asked = self._bound_by_fit or {}
@@ -126,6 +126,8 @@ local function same_initializer(a, b)
 end
 
 
+-- Initializes the parameters if they have no values or the options differ from those of the last
+-- fit.
 local function init_params(self, a)
   local before = self._initialized_by_fit or {}
   local differs = a.initializer ~= nil and not same_initializer(a.initializer, before.initializer)
@@ -141,8 +143,8 @@ local function init_params(self, a)
 end
 
 
--- Returns how the optimizer that a fit asks for differs from the one in use, as a list of texts:
--- "learning_rate = 0.1, not 0.5".
+-- Returns the differences between the optimizer that a fit asks for and the one in use, as a list
+-- of texts such as "learning_rate = 0.1, not 0.5".
 local function optimizer_differences(optimizer, a)
   local list = {}
   local made = (type(a.optimizer) == "string" or Class.is_a(a.optimizer, Optimizer))
@@ -162,6 +164,7 @@ local function optimizer_differences(optimizer, a)
 end
 
 
+-- Makes the optimizer; if there is one already, it is kept, and options that differ are warned of.
 local function init_optimizer(self, a)
   if not self.optimizer_initialized or a.force_init then
     self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
@@ -185,7 +188,7 @@ local function init_optimizer(self, a)
 end
 
 
--- Sets whether the gradients of this training are scaled; it does not affect later trainings.
+-- Turns the scaling of gradients on or off for this training only.
 local function scale_loss(self, a)
   if self._scale_loss then
     a.scaler = a.loss_scale and LossScale(a.loss_scale) or nil
@@ -194,6 +197,7 @@ local function scale_loss(self, a)
 end
 
 
+-- Checks the options, binds, and initializes parameters, optimizer and loss scale.
 local function get_ready(self, a)
   check_options(self, a)
   bind(self, a)
@@ -209,7 +213,7 @@ local function get_ready(self, a)
 end
 
 
--- Restores a training from where it was saved; returns the epoch with which this one begins.
+-- Restores a training from its saved state; returns the first epoch to run.
 local function resume(self, a, c, stopping)
   if not (c and c.resume) then
     return a.begin_epoch
@@ -252,6 +256,7 @@ local function first_batch(self, a)
 end
 
 
+-- Updates the parameters with the mean of the gathered gradients, clipped if asked for.
 local function step(self, a, gathered)
   local parts = (a.clip_global_norm or a.accumulate > 1) and self:_gradients()
   if gathered > 1 then
@@ -280,8 +285,8 @@ local function update(self, a, gathered)
 end
 
 
--- Warns of the first NaN in what the metric reads, with the node where it begins, before an update
--- spreads it.
+-- Warns of the first NaN in the outputs that the metric reads, with the node where it begins. Runs
+-- before the update, which would spread it.
 local function warn_of_nan(self, metric, at)
   if at.nan_reported or not metric.has_nan then
     return
@@ -293,7 +298,7 @@ local function warn_of_nan(self, metric, at)
 end
 
 
--- Runs one batch and fetches the next one.
+-- Runs one batch and returns the next one, nil at the end.
 local function run_batch(self, a, metric, batch, gathered, at)
   if a.monitor then
     a.monitor:tic()
@@ -315,7 +320,7 @@ local function run_batch(self, a, metric, batch, gathered, at)
 end
 
 
--- Runs all batches; gives the metric's values over the epoch.
+-- Runs all batches of an epoch; returns the metric's values over the epoch.
 local function run_epoch(self, a, metric, at)
   local batch, totals, gathered = first_batch(self, a), nil, 0
   metric:reset()
@@ -350,6 +355,7 @@ local function log_values(self, epoch, what, list)
 end
 
 
+-- Scores the validation data, logs the values and returns them.
 local function validate(self, a, metric, epoch)
   local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback,
     epoch = epoch, batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
@@ -361,7 +367,7 @@ local function validate(self, a, metric, epoch)
 end
 
 
--- Copies parameters to all devices and calls the callbacks of an epoch.
+-- Gives all devices the same parameters and calls the callbacks of an epoch.
 local function hand_on(self, a, epoch)
   if value(a.epoch_end_callback) == nil or a.ranks and not a.ranks:speaks() then
     return self:_equalize_params()
@@ -388,7 +394,7 @@ local function end_epoch(self, a, validation_metric, epoch, stopping)
 end
 
 
--- Logs the training metrics and the time of an epoch; with `progress` they are kept for one line
+-- Logs the training metrics and the time of an epoch; with `progress` they are stored for one line
 -- together with the validation.
 local function log_epoch(self, a, at, values_of_train, seconds)
   if at.progress then
@@ -460,40 +466,42 @@ local function get_ready_and_train(self, a, at)
 end
 
 
---- Trains. Where the module is bound, initialised or has an optimizer already, these are kept, so a
--- second call continues.
+--- Trains the module. If it is already bound, initialised or has an optimizer, these are kept, so a
+-- second call continues the training.
 --
--- An interruption (Ctrl-C) leaves whole parameters, and the error has `epoch` and `nbatch`.
+-- An interruption (Ctrl-C) leaves no half-updated parameters, and the error has `epoch` and
+-- `nbatch`.
 -- @param train_data an iterator
 -- @param validation_metric eval_metric by default
--- @param num_epoch the number after the last epoch's, counted from 0
+-- @param num_epoch the epoch before which training ends, counted from 0
 -- @param optimizer an optimizer or its name; "sgd" by default
 -- @param kvstore a store or its name; "local" by default, `ty.null`: no store
 -- @param optimizer_params {learning_rate = 0.01} by default
--- @param count_pad whether rows that fill a last batch count in metrics
+-- @param count_pad whether the padding rows of a last batch count in metrics
 -- @param batch_end_callback after each batch: a function of `{epoch, nbatch, eval_metric, locals}`,
 --   or a list of them
--- @param eval_batch_end_callback the same after each batch of a validation
--- @param eval_end_callback the same after a validation
+-- @param eval_batch_end_callback as batch_end_callback, after each batch of a validation
+-- @param eval_end_callback as batch_end_callback, after a validation
 -- @param epoch_end_callback a function of epoch, symbol, arg_params, aux_params, or a list of them
--- @param checkpoint {prefix, period = 1, resume = false, on_error = "stop"}: the whole state after
---   each period-th epoch in `PREFIX.state`, from which resume goes on bit by bit; where it cannot
---   be written, "stop" raises the error and "warn" logs a warning and continues
--- @param clip_global_norm the length that all gradients together, as the optimizer takes them, may
---   have at most
--- @param accumulate batches whose mean gradient makes one update; fewer are left for an epoch's
---   last one (gradients of a parameter that the bucket of the update lacks wait for one that has
---   it)
--- @param early_stopping {patience = 3, metric (name; the first), larger (whether more is better,
---   where the name does not say), min_delta = 0, path}: ends after that many epochs without a
---   better figure over eval_data, and leaves the best epoch's parameters in the module, and in
---   `path` or `PREFIX-best.params`
--- @param loss_scale for float16 networks: the losses are so much larger while gradients are
---   computed, and the optimizer divides; "dynamic": 32768 at first, half of it after each
---   overflow, twice as much after 2000 steps without. Where a gradient is infinite or NaN, the
---   step is left out
--- @param progress one line for each epoch in the place of the others and, where standard output
---   and errors are a terminal, a line between that shows rate, metrics, time left and memory
+-- @param checkpoint {prefix, period = 1, resume = false, on_error = "stop"}: writes the whole state
+--   to `PREFIX.state` after every `period` epochs; `resume` continues from it with bit-equal
+--   results. If the file cannot be written, "stop" raises the error, "warn" logs a warning and
+--   continues
+-- @param clip_global_norm greatest norm that all gradients together, as the optimizer receives
+--   them, may have
+-- @param accumulate number of batches whose mean gradient makes one update; the last update of an
+--   epoch may have fewer (gradients of a parameter that the bucket of the update lacks wait for an
+--   update whose bucket has it)
+-- @param early_stopping {patience = 3, metric (name; default: the first), larger (whether more is
+--   better, needed if it does not follow from the name), min_delta = 0, path}: ends the training
+--   after `patience` epochs without a better value over eval_data, sets the module's parameters to
+--   those of the best epoch, and leaves these in `path` or `PREFIX-best.params`
+-- @param loss_scale for float16 networks: a number by which losses are multiplied while gradients
+--   are computed, and by which the optimizer divides them; "dynamic": 32768 at first, halved after
+--   each overflow, doubled after 2000 steps without one. A step whose gradients are infinite or NaN
+--   is skipped
+-- @param progress logs one line for each epoch in place of the usual ones; if standard output and
+--   standard error are a terminal, a live line shows rate, metrics, time left and memory
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }
   at.epoch = a.begin_epoch

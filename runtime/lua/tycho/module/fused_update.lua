@@ -1,8 +1,8 @@
 --- Updates fused into backward, `init_optimizer{ in_backward = true }`. Adds methods to Module.
 --
--- Every module has a fused optimizer of its own (optimizer/fused.lua), since every module has its
--- own symbol; the arrays of gradients are given back. Modules that share an optimizer have its
--- states in common.
+-- Every module has its own fused optimizer (optimizer/fused.lua), since every module has its own
+-- symbol; no memory is used for arrays of gradients. Modules that share an optimizer share its
+-- states.
 --
 -- @module tycho.module.fused_update
 
@@ -21,24 +21,24 @@ local FUNC = "Module:init_optimizer"
 
 -- States ------------------------------------------------------------------------------------------
 
--- The states of an updater as auxiliary states of executors, which change them.
+-- The states of an updater, bound as auxiliary states of executors, which change them.
 local FusedStates = Class:extend("FusedStates")
 
--- Initializes the states; `numbers` holds the index of each parameter's state by name.
+-- Stores the updater; `numbers` holds the index of each parameter's state by name.
 function FusedStates:init(updater, numbers)
   self.updater, self.numbers, self.slots, self.states = updater, numbers, {}, updater.states
 end
 
 
--- Returns the array of a slot, `{ param, number, weight }`, in the updater's states; nil: there is
--- none.
+-- Returns the array of a slot, `{ param, number, weight }`, in the updater's states; nil if there
+-- is none.
 local function state_at(self, slot)
   local state = self.updater:_state(self.numbers[slot.param], slot.weight)
   return class.is_array(state) and state or state and state[slot.number]
 end
 
 
--- Returns the array of an auxiliary state: a part of the updater's state of a parameter.
+-- Returns the array of an auxiliary state, which is a part of the updater's state of a parameter.
 function FusedStates:find_array(name, origin, weight)
   local slot = self.slots[name]
   if not slot then
@@ -56,8 +56,8 @@ local function fail_states(slot)
 end
 
 
--- Takes over the states that were loaded into the updater since the last time: values are copied to
--- the arrays that executors use.
+-- Copies states that were loaded into the updater since the last call to the arrays that executors
+-- use.
 function FusedStates:refresh()
   local states, loaded = self.updater.states, {}
   if states == self.states then
@@ -90,11 +90,11 @@ local function list_indices(self, names)
 end
 
 
--- Runs backward with the updates in it.
+-- Runs backward with the updates in it; loaded states are taken over before.
 local function backward(self, optimizer, exe, heads)
   local fused = self._fused
   fused:refresh()
-  if optimizer.seen ~= fused.states then         -- loaded states bring an optimizer and numbers
+  if optimizer.seen ~= fused.states then         -- new after a load: new optimizer, new numbers
     optimizer:follow(fused.updater.optimizer, list_indices(self, optimizer.params))
     optimizer.seen = fused.states
   end
@@ -104,10 +104,10 @@ local function backward(self, optimizer, exe, heads)
 end
 
 
---- Returns the fusion with which a group's parameters are updated inside backward (not for users).
--- @tparam {string,...} names parameters for which gradients are wanted, one at least
--- @treturn table symbol, find_array (function of a state's name and of parameters by name
---   -> its array or nil), backward (function of an executor and of head gradients)
+--- Makes the fusion by which a group's parameters are updated inside backward (not for users).
+-- @tparam {string,...} names parameters with gradients, at least one
+-- @treturn table symbol, find_array (function of a state's name and of parameters by name -> its
+--   array or nil), backward (function of an executor and of head gradients)
 function Module:_fuse(names)
   local fused = self._fused
   local optimizer = FusedOptimizer{ symbol = self._symbol, optimizer = fused.updater.optimizer,
@@ -121,8 +121,8 @@ function Module:_fuse(names)
 end
 
 
---- Returns the function by which an executor group asks for fused updates, or nil if updates are
--- not part of backward (not for users).
+--- Returns the function that an executor group calls to fuse updates, or nil if updates are not
+-- part of backward (not for users).
 function Module:_fuse_option()
   return self._fused and function(names) return self:_fuse(names) end or nil
 end
@@ -134,7 +134,8 @@ local function refuse(argument, expected, got, message)
 end
 
 
---- Refuses optimizers and stores that make updates inside backward impossible (not for users).
+--- Raises E(unsupported) for an optimizer or a store that does not allow updates inside backward
+-- (not for users).
 -- @param optimizer
 -- @param kv the store or nil
 function Module:_check_fused(optimizer, kv)
@@ -151,8 +152,8 @@ function Module:_check_fused(optimizer, kv)
 end
 
 
---- Begins or ends updates inside backward: executors are bound again (not for users).
--- @tparam ?FusedStates fused of another module; true: new ones; nil: gradients in arrays
+--- Turns updates inside backward on or off, for which executors are bound again (not for users).
+-- @tparam ?FusedStates fused of another module; true: new states; nil: turns them off
 function Module:_set_fused(fused)
   local before = self._fused
   self._fused = fused == true and FusedStates(self._updater, self._param_index) or fused or nil

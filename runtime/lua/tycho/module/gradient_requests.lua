@@ -1,5 +1,4 @@
---- Gradient requests of a group's arguments: `grad_req` read and checked (not for
--- users).
+--- The gradient requests of a group's arguments: reads and checks `grad_req` (not for users).
 --
 -- @module tycho.module.gradient_requests
 
@@ -10,7 +9,7 @@ local tables = require "tycho.core.tables"
 
 local gradient_requests = {}
 
-local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
+local FUNC = "Module:bind"                               -- who usually makes groups, for errors
 
 local WORDS = { write = true, add = true, null = true }
 
@@ -24,8 +23,8 @@ local function check_word(word, name)
 end
 
 
--- Returns the request of every argument when one word was given: parameters that are not
--- fixed, and data if asked for.
+-- Returns the request of every argument if one word was given. It is for parameters that are not
+-- fixed, and for data if their gradients are wanted; the others are "null".
 local function requests_by_kind(self, word)
   local params, fixed, data = tables.positions(self.param_names),
     tables.positions(self.fixed_param_names), tables.positions(self.data_names)
@@ -38,6 +37,7 @@ local function requests_by_kind(self, word)
 end
 
 
+-- Returns the request of every argument, by name, from a list in argument order.
 local function listed_requests(self, given)
   local reqs = {}
   if #given ~= #self.arg_names then
@@ -51,10 +51,10 @@ local function listed_requests(self, given)
 end
 
 
---- Returns the request of every argument, by name.
+--- Returns the request of every argument, by name: "write", "add" or "null".
 -- @param self group with arg_names, param_names, fixed_param_names, data_names,
 --   for_training, inputs_need_grad
--- @param given word, list in argument order, or words by name
+-- @param given a word, a list in argument order, or words by name
 function gradient_requests.read(self, given)
   if not self.for_training then
     return requests_by_kind(self, "null")

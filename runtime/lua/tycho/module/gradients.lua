@@ -1,9 +1,9 @@
---- Changes of gradients between backward and update in `fit`: their mean over several batches,
--- their common length (not for users).
+--- Changes of gradients between backward and update in `fit`: their mean over several batches, and
+-- a limit of their norm (not for users).
 --
 -- A part is `{copies, scale}` of one optimizer: for each parameter a list of gradients over
--- devices, whose sum is the gradient, and the factor by which the optimizer multiplies it.
--- Nothing here waits for a device.
+-- devices, whose sum is the gradient, and the factor by which the optimizer multiplies it. These
+-- functions do not wait for a device.
 --
 -- @module tycho.module.gradients
 
@@ -13,6 +13,7 @@ local clip = require "tycho.optimizer.clip"
 local gradients = {}
 
 
+-- Calls f(gradient, x) for the gradients of all parts on all devices.
 local function each(parts, f, x)
   for _, part in ipairs(parts) do
     for _, copies in ipairs(part[1]) do
@@ -40,7 +41,7 @@ local function clear(g)
 end
 
 
---- Makes all gradients 0.
+--- Sets all gradients to 0.
 function gradients.clear(parts)
   each(parts, clear)
 end
@@ -56,10 +57,10 @@ local function compute_sum(copies)
 end
 
 
---- Scales all gradients, as the optimizers take them, so that their norm together is at most a
--- limit.
+--- Scales all gradients, as the optimizers receive them, so that the norm of all together is at
+-- most a limit.
 -- @tparam table parts
--- @number limit length of all parameters' gradients as one vector
+-- @number limit greatest norm of all parameters' gradients as one vector
 -- @treturn ?NDArray their norm before, one element; nil if there are no gradients
 function gradients.clip(parts, limit)
   local total, ctx

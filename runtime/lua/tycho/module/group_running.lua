@@ -1,4 +1,4 @@
---- Running a group of executors: batches in, outputs and gradients out. Adds methods to
+--- Runs a group of executors: loads batches, returns outputs and gradients. Adds methods to
 -- DataParallelExecutorGroup.
 --
 -- @module tycho.module.group_running
@@ -22,12 +22,13 @@ local null, value, is_plain = values.null, values.value, values.is_plain
 
 local Group = {}                                         -- methods, for module/executor_group.lua
 
-local FUNC = "Module"                                   -- who mostly has groups, for errors
+local FUNC = "Module"                                   -- who usually has groups, for errors
 
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns an array of a batch; raises E(shape) unless it has the bound shape.
+-- Returns an array of a batch, made from a nested table if needed; E(shape) unless it has the bound
+-- shape, E(value) if there is none.
 local function make_array(x, d, shape, dtype)
   if is_plain(x) then
     x = nd._as_array(x, dtype, FUNC .. ":forward")
@@ -45,18 +46,19 @@ local function make_array(x, d, shape, dtype)
 end
 
 
--- Raises E(value) for a batch with more arrays of data than are bound.
+-- Raises E(value) for a batch with more data arrays than are bound.
 local function check_count(descs, list)
   if #list > #descs then
     Error.raise{ code = "value", func = FUNC .. ":forward", argument = "data_batch",
-      expected = #descs, got = #list, message = ("the batch has %d arrays of data, of which %d are \z
+      expected = #descs, got = #list,
+      message = ("the batch has %d arrays of data, of which %d are \z
         bound"):format(#list, #descs) }
   end
 end
 
 
--- Copies the arrays of a batch to the bound arrays. `sources[i]` holds the arrays for device i if
--- the batch comes in parts; else each array of `list` is cut by rows.
+-- Copies the arrays of a batch to the bound arrays. If the batch comes in parts, `sources[i]` holds
+-- the arrays for device i; else each array of `list` is cut along its batch axis.
 local function load(slots, descs, list, sources)
   for k, slots_of in ipairs(slots) do
     local d = descs[k]
@@ -83,9 +85,9 @@ local function list_parts(batches, kind)
 end
 
 
---- Loads a batch and runs all devices.
+--- Loads a batch and runs forward on all devices.
 -- @param batch a batch, or a list with one for each device
--- @bool[opt] is_train as the group was bound for
+-- @bool[opt] is_train default: whether the group was bound for training
 function Group:forward(batch, is_train)
   local parts = is_plain(batch) and #batch > 0 and batch
   local first = parts and parts[1] or batch
@@ -107,8 +109,8 @@ function Group:forward(batch, is_train)
 end
 
 
--- Returns the error of the first bad number on device i: a bare executor is run on the same arrays,
--- with copies of the auxiliary states.
+-- Runs a bare executor on the arrays of device i, with copies of the auxiliary states, and returns
+-- the error of the first NaN or infinity, if any.
 local function bad_number(self, i)
   local arg_dict, aux_dict, auxs = self.execs[i].arg_dict, self.execs[i].aux_dict, {}
   for _, name in ipairs(self.aux_names) do
@@ -127,9 +129,9 @@ local function bad_number(self, i)
 end
 
 
---- Runs the last batch again up to the first NaN or infinity, if the parameters are still the same
--- (not for users).
--- @treturn ?Error with the node
+--- Runs the last batch again up to the first NaN or infinity. Returns nil if backward updates the
+-- parameters, which are then no longer the same (not for users).
+-- @treturn ?Error that names the node
 function Group:first_bad_number()
   for i = 1, self._fusion and 0 or #self.execs do
     local e = bad_number(self, i)
@@ -140,7 +142,7 @@ function Group:first_bad_number()
 end
 
 
--- Returns the rows of an output that device i has, and the rows of all devices.
+-- Returns the range of an output's rows on device i, and the number of rows on all devices.
 local function output_range(self, k, axis, i)
   local range, total = { 0, 0 }, 0
   for j, exe in ipairs(self.execs) do
@@ -154,8 +156,8 @@ local function output_range(self, k, axis, i)
 end
 
 
--- Returns the part of an output's gradient that belongs to device i. A single device's is compared
--- with the output by the executor.
+-- Returns the part of an output's gradient that belongs to device i. With a single device the
+-- executor checks its shape.
 local function head_part(self, x, k, i)
   local axis = self._output_axes[k] or 0
   if #self.execs == 1 or axis < 0 then
@@ -172,6 +174,7 @@ local function head_part(self, x, k, i)
 end
 
 
+-- Returns the gradients of all outputs for device i; `null` for missing ones.
 local function heads_for(self, out_grads, i)
   local heads = {}
   for k, g in ipairs(out_grads) do
@@ -218,11 +221,11 @@ function Group:backward(out_grads)
 end
 
 
---- Returns outputs: joined over devices, or a list over devices for each. With one device they are
--- the executor's own arrays.
+--- Returns outputs, joined over devices, or for each a list over devices. With one device they are
+-- the executor's internal arrays.
 -- @bool[opt=true] merge
 -- @int[opt=0] begin first output, from 0
--- @int[opt] stop the output after the last
+-- @int[opt] stop the output after the last, from 0
 function Group:get_outputs(merge, begin, stop)
   local lists = {}
   begin, stop = begin or 0, stop or #self.output_names
@@ -236,7 +239,7 @@ function Group:get_outputs(merge, begin, stop)
 end
 
 
---- Returns `{name, shape}` of each output, with the rows of the whole batch.
+--- Returns `{name, shape}` of each output; the shape has the rows of the whole batch.
 function Group:get_output_shapes()
   local list = {}
   for k, name in ipairs(self.output_names) do
@@ -250,7 +253,7 @@ function Group:get_output_shapes()
 end
 
 
---- Returns the gradients of the data inputs, in their order.
+--- Returns the gradients of the data inputs, in their bound order.
 -- @bool[opt=true] merge
 function Group:get_input_grads(merge)
   if not self.inputs_need_grad then
@@ -265,6 +268,7 @@ end
 
 -- Metrics -----------------------------------------------------------------------------------------
 
+-- Returns `{name, x}` for each name that has an entry in the list.
 local function named(names, list)
   local pairs_of = {}
   for k, name in ipairs(names) do
@@ -274,7 +278,7 @@ local function named(names, list)
 end
 
 
--- Returns the names of the labels in the order in which batches have them.
+-- Returns the names of the labels in their order within a batch.
 local function label_names(self, count)
   local descs = self.label_shapes or self.label_descs
   local names = descs and descriptions.names(descs) or self._label_arguments
@@ -283,7 +287,7 @@ local function label_names(self, count)
   end
   names = {}
   for k = 1, count do
-    names[k] = ("label%d"):format(k - 1)                 -- of a symbol that reads none
+    names[k] = ("label%d"):format(k - 1)                 -- of a symbol without labels
   end
   return names
 end
@@ -291,7 +295,7 @@ end
 
 --- Returns `{name, label}` for each label, in the order of the outputs that they belong to (not for
 -- users).
--- @tparam {NDArray,...} labels as batches have them
+-- @tparam {NDArray,...} labels in their order within a batch
 function Group:named_labels(labels)
   local list = named(label_names(self, #labels), labels)
   local names = {}
@@ -306,7 +310,8 @@ function Group:named_labels(labels)
 end
 
 
--- Returns the rows of a label that belong to device i.
+-- Returns the rows of a label that belong to device i; E(shape) if it has other rows than the
+-- batch.
 local function label_part(self, x, k, i)
   local descs = self.label_shapes or self.label_descs
   local axis = descs and descs[k] and descriptions.batch_axis(descs[k]) or 0
@@ -319,6 +324,7 @@ local function label_part(self, x, k, i)
 end
 
 
+-- Returns the labels of device i.
 local function labels_for(self, labels, i, pre_sliced)
   if pre_sliced then
     return labels[i]

@@ -1,10 +1,10 @@
 --- The states of a group of executors: inputs that keep their values from batch to batch. Adds
 -- methods to DataParallelExecutorGroup.
 --
--- Each set of executors has separate arrays for them, on buffers that a larger batch replaces.
--- Groups that share arrays share a note of each state: the number that it was set to, or `given`,
--- the arrays that were written then; and `current`, the arrays that have the values now. Before a
--- run the values go to the arrays of the executors that run.
+-- Each set of executors has separate arrays for states, on buffers that a larger batch replaces.
+-- Groups that share arrays share a record of each state: `number`, to which it was set, or `given`,
+-- the arrays that were written; and `current`, the arrays that hold the newest values. Before a run
+-- the values are copied to the arrays of the executors that run.
 --
 -- @module tycho.module.group_states
 
@@ -21,16 +21,17 @@ local is_plain, value = values.is_plain, values.value
 
 local Group = {}                                         -- methods, for module/executor_group.lua
 
-local FUNC = "Module"                                    -- who mostly has groups, for errors
+local FUNC = "Module"                                    -- who usually has groups, for errors
 
 
+-- Records that the arrays of the current executors hold the newest values of state k.
 local function note(self, k, number)
   local slots = self.state_arrays[k]
   self._shared[1].states[self.state_names[k]] = { given = slots, current = slots, number = number }
 end
 
 
--- Writes rows of a state for all devices to the arrays of each.
+-- Cuts the rows of a state by device and writes them to the arrays of each.
 local function divide(slots, whole, name)
   local from = 0
   for _, x in ipairs(slots) do
@@ -58,7 +59,8 @@ local function fail_rows(name, before, now)
 end
 
 
--- Writes the values of a state to the arrays of the current executors.
+-- Copies the values of a state to the arrays of the current executors; E(state) if these have more
+-- rows.
 local function bring(self, k, known)
   local slots, name = self.state_arrays[k], self.state_names[k]
   if known.number then
@@ -72,14 +74,14 @@ local function bring(self, k, known)
   if not rest or now[1] > before[1] then
     fail_rows(name, before, now)
   elseif #slots > 1 or not slots[1]:same_memory(known.given[1]) then
-    -- of several devices a copy, since the parts for fewer rows share the memory of the given ones
+    -- several devices need a copy: arrays of fewer rows share memory with the given ones
     known.whole = known.whole or class.keep(slices.join(known.given, 0))
     divide(slots, known.whole, name)
   end
 end
 
 
---- Gives the current executors the states that were set (not for users).
+--- Copies the states that were set to the current executors (not for users).
 function Group:bring_states()
   for k, name in ipairs(self.state_names) do
     local known = self._shared[1].states[name]
@@ -93,7 +95,7 @@ function Group:bring_states()
 end
 
 
---- Returns states: joined over devices, or a list over devices for each.
+--- Returns the states, joined over devices, or for each a list over devices.
 -- @bool[opt=true] merge
 function Group:get_states(merge)
   self:bring_states()
@@ -113,7 +115,7 @@ local function check_given(x, shape, name)
 end
 
 
--- Checks given states: each must be a list over devices or an array of all rows, of the bound
+-- Checks given states: each must be a list over devices or one array of all rows, with the bound
 -- shapes.
 local function check_all(self, states)
   for k, slots in ipairs(self.state_arrays) do
@@ -129,9 +131,9 @@ local function check_all(self, states)
 end
 
 
---- Sets states from arrays (a list over devices, or one array, for each), or all to a number. They
--- stay for batches of other sizes: such a batch uses the first rows of arrays; more rows than were
--- given are E(state).
+--- Sets states from arrays (for each a list over devices, or one array), or all to a number. They
+-- stay valid for batches of other sizes: a smaller batch uses the first rows of arrays; a batch
+-- with more rows than were given is E(state).
 -- @tparam ?table states
 -- @tparam ?number number
 function Group:set_states(states, number)

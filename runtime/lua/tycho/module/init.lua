@@ -1,15 +1,15 @@
---- Training with less typing: `ty.mod`.
+--- Modules, the high-level interface for training: `ty.mod`.
 --
 --     local mod = ty.mod.Module{ symbol = net, context = ty.cpu() }
 --     mod:fit{ train_data = train, eval_data = test, num_epoch = 4,
 --       optimizer_params = { learning_rate = 0.1 } }
 --     print(mod:score(test, "acc")[1][2])
 --
--- The classes: `module.base` (the common base), `module.module` (a symbol),
--- `module.bucketing` (a symbol for each key, with common parameters and memory),
--- `module.sequential` (a chain), `module.lua_module` (modules written in Lua),
--- `module.executor_group` (executors on several devices). `module.fit` is the training
--- loop, `module.training_state` the saved state of a training.
+-- The classes: `module.base` (the base class), `module.module` (one symbol), `module.bucketing` (a
+-- symbol for each key, with shared parameters and memory), `module.sequential` (a chain),
+-- `module.lua_module` (modules written in Lua), `module.executor_group` (executors on several
+-- devices). `module.fit` is the training loop, `module.training_state` the saved state of a
+-- training.
 --
 -- @module tycho.module
 
@@ -17,7 +17,7 @@ require "tycho.core.luajit"
 local methods = require "tycho.core.methods"
 local namespace = require "tycho.core.namespace"
 
--- class -> module, and the class's name there when the module has several
+-- class -> the file that defines it, and its name there if the file has several
 local CLASSES = {
   BaseModule                = { "tycho.module.base" },
   Module                    = { "tycho.module.module" },

@@ -1,11 +1,10 @@
---- Loss scaling: gradients of float16 and bfloat16 networks are computed a factor larger than they
--- are, so that small ones are not lost as zeros, and divided by it where they are used (not for
--- users).
+--- Loss scaling: gradients of float16 and bfloat16 networks are computed multiplied by a factor, so
+-- that small ones do not become zero, and divided by it where they are used (not for users).
 --
--- A group binds what `make_symbol` returns for its symbol: inputs of losses, and every head that is
--- not a loss, pass an operator `_scale_gradient`, whose factor is in an array per device. A change
--- of the scale compiles nothing. The optimizer divides, in its own precision. Where a gradient
--- overflows, the step is left out.
+-- A group binds the symbol that `make_symbol` returns: an operator `_scale_gradient` follows the
+-- inputs of losses, and every head that is not a loss; it reads its factor from one array per
+-- device. A change of the scale therefore compiles nothing. The optimizer divides, in its own
+-- precision. A step whose gradients overflow is skipped.
 --
 -- @module tycho.module.loss_scale
 
@@ -30,8 +29,8 @@ local PATIENCE = 2000                                    -- steps without overfl
 local LossScale = Class:extend("LossScale")
 
 
---- @tparam number|string given a number that stays, or "dynamic": doubles after 2000 good steps,
---   is halved where a gradient overflows
+--- @tparam number|string given a constant scale, or "dynamic": doubled after 2000 steps without
+--   overflow, halved after a gradient overflows
 -- @string[opt] func for errors
 function LossScale:init(given, func)
   local number = type(given) == "number"
@@ -41,7 +40,7 @@ function LossScale:init(given, func)
       message = "bad 'loss_scale'" }
   end
   self.dynamic, self.scale, self.good, self.arrays = not number, number and given or FIRST, 0, {}
-  --- Steps that were left out.
+  --- Number of skipped steps.
   self.skipped = 0
 end
 
@@ -56,7 +55,7 @@ local function is_loss(n)
 end
 
 
--- Returns the output of a node that multiplies the gradient of an entry.
+-- Returns a new entry: a node that multiplies the gradient of the given entry by the scale.
 local function scaled(entry, name, variable)
   local n = node.operator(registry.find("_scale_gradient"), name, {}, -1, FUNC, entry[1].where)
   n.inputs = { entry, { variable, 0 } }
@@ -64,6 +63,7 @@ local function scaled(entry, name, variable)
 end
 
 
+-- Raises E(unsupported) for a loss inside the body of a control-flow node.
 local function refuse_bodies(n)
   for _, body in ipairs(n.bodies or {}) do
     for _, inner in ipairs(node.walk(body._entries)) do
@@ -77,8 +77,8 @@ local function refuse_bodies(n)
 end
 
 
--- Multiplies the inputs of losses by the scale, in the graph, where they have gradients; auxiliary
--- states have none.
+-- Multiplies the gradients of the losses' inputs by the scale, in place in the graph. Auxiliary
+-- states, which have no gradients, are left out.
 local function scale_inputs(entries, variable)
   for _, n in ipairs(node.walk(entries)) do
     refuse_bodies(n)
@@ -91,7 +91,7 @@ local function scale_inputs(entries, variable)
 end
 
 
---- Returns a symbol with the same values whose gradients are the scale times as large.
+--- Returns a symbol with the same values, whose gradients are multiplied by the scale.
 -- @tparam Symbol given
 -- @treturn Symbol
 function LossScale.make_symbol(given)
@@ -107,8 +107,8 @@ function LossScale.make_symbol(given)
 end
 
 
---- Returns the array of the scale on a device, for an executor of `make_symbol`; nil for another
--- name.
+--- Returns the array of the scale on a device, for an executor of `make_symbol`; nil for other
+-- names.
 function LossScale:find_array(name, device)
   if name ~= NAME then
     return nil
@@ -123,6 +123,7 @@ end
 
 -- Steps -------------------------------------------------------------------------------------------
 
+-- Sets the scale on all devices and begins to count good steps anew.
 local function set(self, scale)
   self.scale, self.good = scale, 0
   for _, x in pairs(self.arrays) do
@@ -131,9 +132,9 @@ local function set(self, scale)
 end
 
 
--- Returns whether all gradients are finite, by one operator for each device and element type. Sums
--- over devices and ranks are formed later in the gradients' type, so each gradient may be at most
--- the largest number divided by their count.
+-- Returns whether all gradients are finite, by one operator for each device and element type. Later
+-- sums over devices and ranks are formed in the gradients' type, so each gradient may be at most
+-- the type's largest number divided by the number of terms.
 local function all_finite(parts, ranks)
   local groups, flags = {}, {}
   for _, part in ipairs(parts) do
@@ -158,10 +159,10 @@ local function all_finite(parts, ranks)
 end
 
 
---- Returns whether the step can be taken; if not, a dynamic scale becomes smaller. Waits for the
+--- Returns whether the step can be taken; if not, a dynamic scale is halved. Waits for the
 -- gradients.
--- @tparam table parts as module/gradients.lua has them
--- @tparam[opt] table ranks module/ranks.lua: a step is taken by all or by none
+-- @tparam table parts see module/gradients.lua
+-- @tparam[opt] table ranks see module/ranks.lua; all ranks take a step, or none does
 function LossScale:can_step(parts, ranks)
   local good = all_finite(parts, ranks and ranks:count() or 1)
   if ranks then
@@ -176,7 +177,7 @@ function LossScale:can_step(parts, ranks)
 end
 
 
---- Counts a step that succeeded; after PATIENCE of them a dynamic scale is doubled, up to MOST.
+--- Counts a successful step; after PATIENCE of them a dynamic scale is doubled, up to MOST.
 function LossScale:stepped()
   self.good = self.good + 1
   if self.dynamic and self.good >= PATIENCE then
@@ -186,7 +187,7 @@ end
 
 
 --- Runs f while the optimizers divide gradients by the scale.
--- @tparam table updaters as a module's `_updaters` gives them
+-- @tparam table updaters the result of a module's `_updaters`
 -- @tparam function f
 function LossScale:divided(updaters, f)
   local before = {}
@@ -204,13 +205,13 @@ function LossScale:divided(updaters, f)
 end
 
 
---- Returns the state for a saved training.
+--- Returns the state, for the file of a training.
 function LossScale:state()
   return { scale = self.scale, good = self.good, skipped = self.skipped }
 end
 
 
---- Continues from a state, which does not change a scale that is not dynamic.
+--- Continues from a result of `state`; a constant scale is not changed.
 function LossScale:go_on(state)
   if state and self.dynamic then
     set(self, state.scale)

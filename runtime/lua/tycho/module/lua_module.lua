@@ -1,4 +1,4 @@
---- Modules without parameters, written in Lua: a stage of a chain that computes by itself.
+--- Modules without parameters, written in Lua: stages of a chain that compute with Lua functions.
 --
 --     local Twice = ty.mod.LuaModule:extend("Twice")
 --     function Twice:_compute_output_shapes()
@@ -26,8 +26,8 @@ local null, value = values.null, values.value
 
 -- LuaModule ------------------------------------------------------------------------------------
 
---- A module without parameters; subclasses implement `_compute_output_shapes`, forward,
--- get_outputs, and, as stages that learn, backward and get_input_grads.
+--- A module without parameters. Subclasses implement `_compute_output_shapes`, forward and
+-- get_outputs; those that pass gradients on also backward and get_input_grads.
 -- @type LuaModule
 local LuaModule = BaseModule:extend("LuaModule")
 LuaModule._guards_flags = true
@@ -116,7 +116,7 @@ local function check_order(self, descs, names, argument)
 end
 
 
---- Stores the shapes of the inputs; the subclass computes those of the outputs.
+--- Stores the shapes of the inputs and asks the subclass for those of the outputs.
 function LuaModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then
@@ -139,7 +139,7 @@ function LuaModule:bind(...)
 end
 
 
---- Returns `{name, shape}` of each output; a subclass must define it. Called here it raises
+--- Returns `{name, shape}` of each output. A subclass must define it; this one raises
 -- E(unsupported).
 function LuaModule:_compute_output_shapes()
   Error.raise{ code = "unsupported", func = self:_func("_compute_output_shapes"),
@@ -168,7 +168,7 @@ local function check_one(names, argument)
 end
 
 
---- @string[opt="pyloss"] name the output is NAME_output
+--- @string[opt="pyloss"] name the output is called NAME_output
 -- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}, grad_func:
 --   scores, labels -> NDArray or nested table
 function LuaLossModule:init(...)
@@ -188,7 +188,7 @@ function LuaLossModule:_compute_output_shapes()
 end
 
 
---- Keeps the scores and, for training, the labels.
+--- Stores the scores and, for training, the labels.
 function LuaLossModule:forward(data_batch, is_train)
   self:_need("forward", "binded")
   local batch = BaseModule._batch(data_batch, self:_func("forward"))
@@ -204,7 +204,7 @@ function LuaLossModule:get_outputs(merge_multi_context)
 end
 
 
---- Computes the gradient of the scores.
+--- Computes the gradient of the scores with `grad_func`.
 function LuaLossModule:backward(out_grads)
   self:_need("backward", "binded", "for_training")
   if value(out_grads) then

@@ -29,7 +29,7 @@ local SPLIT = args.form("executor_manager._split_input_slice", {
   { "batch_size", "integer" }, { "work_load_list", "list" },
 })
 
---- Returns the rows of each device: `{{begin, end}, ...}`; an empty share is E(value).
+--- Returns the rows of each device, `{{begin, end}, ...}`; E(value) if a device gets none.
 -- @int batch_size
 -- @tparam {number,...} work_load_list weights of the devices
 function parts._split_input_slice(...)
@@ -40,7 +40,7 @@ end
 
 local CHECK = args.form("executor_manager._check_arguments", { { "symbol", "symbol" } })
 
---- Refuses a symbol with two arguments or two auxiliary states of one name: E(name).
+--- Raises E(name) for a symbol with two arguments or two auxiliary states of the same name.
 function parts._check_arguments(...)
   local net = CHECK(...).symbol
   for what, list in pairs{ argument = net:list_arguments(),
@@ -68,8 +68,8 @@ local function check_rows(source, ranged, func, name)
 end
 
 
--- Copies arrays to targets: each is an array, or a list of {range, array} over devices. `names`, if
--- given, are those of the targets, for errors.
+-- Copies arrays to targets; a target is an array, or a list of {range, array} over devices.
+-- `names`, if given, are the names of the targets, for errors.
 local function load_general(data, targets, func, names)
   for k, target in ipairs(targets) do
     local source, name = data[k], names and names[k]
@@ -89,7 +89,7 @@ local function load_general(data, targets, func, names)
 end
 
 
---- Copies arrays into targets: an NDArray each, or a list of `{{begin, end}, NDArray}`.
+--- Copies arrays into targets; a target is an NDArray, or a list of `{{begin, end}, NDArray}`.
 -- @tparam {NDArray,...} data
 -- @tparam table targets
 function parts._load_general(data, targets)
@@ -125,7 +125,7 @@ local NEW = args.form(FUNC, {
 })
 
 
---- Returns a list of contexts, checked (not for users).
+--- Returns a list of contexts, checked, from one context or a list (not for users).
 function parts._contexts(given, func)
   local list = is_plain(given) and given or { given }
   for _, ctx in ipairs(list) do
@@ -138,7 +138,7 @@ function parts._contexts(given, func)
 end
 
 
---- Returns the descriptions that an iterator or a batch has (not for users).
+--- Returns the descriptions that an iterator or a batch has in the field `kind` (not for users).
 function parts._provided(data, kind, func)
   local ok, list = attempt(function() return data[kind] end)
   if type(data) ~= "table" or not ok or kind == "provide_data" and type(list) ~= "table" then
@@ -170,7 +170,7 @@ local function check_group(a)
 end
 
 
--- Returns the executor of device i.
+-- Binds the executor of device i.
 local function bind_device(self, a, i, descs)
   local shapes, types, range = {}, {}, a.slices[i]
   for _, d in ipairs(descs) do
@@ -200,7 +200,7 @@ local function over_devices(self, names, dict, ranged)
 end
 
 
--- Stores the parameters in argument order, and their positions (from 1).
+-- Stores the parameters in argument order, and their positions among the arguments (from 1).
 local function order_params(self, a)
   local wanted = tables.positions(a.param_names)
   self.param_names, self.param_idx = {}, {}
@@ -213,7 +213,7 @@ end
 
 
 -- Returns the names of labels without a description: arguments that are neither parameters nor
--- described. If all arguments count as parameters, a name that ends in "label" is one, too.
+-- described, and parameters that are not described and whose names end in "label".
 local function unbound_inputs(self)
   local described, is_param, list = {}, tables.positions(self.param_names), {}
   for _, names in ipairs{ self.data_names, self.label_names } do
@@ -264,15 +264,15 @@ function Group:init(...)
 end
 
 
--- Returns the arrays of a batch in the order of names, if the batch has another order.
+-- Returns the arrays of a batch in the order of names; a batch that has this order is not changed.
 local function in_order(list, described, names)
   local order = descriptions.order(described, names)
   return order and list and tables.pick(list, order) or list
 end
 
 
---- Returns whether a batch has labels that the symbol reads and the group was made without (not for
--- users).
+--- Returns whether a batch has labels that the symbol reads but for which the group is not bound
+-- (not for users).
 function Group:lacks_labels(batch)
   return #self._label_arguments > 0 and #(batch.label or {}) > #self.label_names
 end
@@ -312,6 +312,7 @@ function Group:backward()
 end
 
 
+-- Returns the rows of a label that belong to device i.
 local function label_part(self, x, k, i)
   local rows = self.slices[#self.slices][2]
   if x._shape[1] ~= rows then

@@ -4,9 +4,10 @@
 --     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd",
 --       optimizer_params = { learning_rate = 0.1 } }
 --
--- Here are its making, binding and results; further methods are in module/parameters.lua,
--- module/running.lua, module/optimizer.lua and module/fused_update.lua. A module that shares
--- another's memory (`shared_module`) shares its stores of parameters and its optimizer, too.
+-- This file makes and binds modules and returns their results; more methods are in
+-- module/parameters.lua, module/running.lua, module/optimizer.lua and module/fused_update.lua. A
+-- module that shares another's memory (`shared_module`) also shares its stores of parameters and
+-- its optimizer.
 --
 -- @module tycho.module.module
 
@@ -31,8 +32,8 @@ local values = require "tycho.core.values"
 local is_plain, null, value = values.is_plain, values.null, values.value
 
 --- A symbol on one or several devices. Fields, all read-only: symbol, data_names, label_names,
--- output_names, data_shapes, label_shapes, output_shapes (since it was bound), logger, and the
--- flags binded, for_training, inputs_need_grad, params_initialized, optimizer_initialized.
+-- output_names, data_shapes, label_shapes, output_shapes (the last three after bind), logger, and
+-- the flags binded, for_training, inputs_need_grad, params_initialized, optimizer_initialized.
 -- @type Module
 local Module = ParameterModule:extend("Module")
 Module._guards_flags = true
@@ -48,6 +49,7 @@ Module:_include(require "tycho.module.find_lr")
 
 -- Fields ------------------------------------------------------------------------------------------
 
+-- Returns a property that reads a field of the executor group; E(state) before bind.
 local function of_group(name)
   return function(self)
     return self:_bound(name)._exec_group[name]
@@ -75,7 +77,7 @@ local NEW = args.form("mod.Module", {
   { "compression_params", "dict?" },
 })
 
--- Returns the given names; an empty list for `ty.null`, the usual name for nil.
+-- Returns the given names; an empty list for `ty.null`; a list of the default name for nil.
 local function list_or(given, default)
   if given == null then
     return {}
@@ -130,7 +132,7 @@ local LOAD = args.form("Module.load", {
 })
 
 
--- Returns an empty shape for each name, which means that nothing is known.
+-- Returns an empty shape for each name; an empty shape means that nothing is known.
 local function unknown_shapes(names)
   local dict = {}
   for _, name in ipairs(names) do
@@ -140,6 +142,7 @@ local function unknown_shapes(names)
 end
 
 
+-- Returns the values whose names are in `own`.
 local function pick_arrays(params, own)
   local dict = {}
   for name, x in pairs(params) do
@@ -149,19 +152,20 @@ local function pick_arrays(params, own)
 end
 
 
---- Compares the names of a file's parameters with those of the symbol: E(name) with the lists of
--- `set_params` (not for users). Arguments that may turn out to be inputs may be missing.
+--- Compares the names of a file's parameters with those of the symbol and raises E(name) with the
+-- lists of `set_params` if they differ (not for users). Arguments that may be inputs may be
+-- missing.
 -- @tparam table arg_params
 -- @tparam table aux_params
 -- @tparam table allow allow_missing, allow_extra
 -- @string func for errors
--- @treturn table the module's own of arg_params
--- @treturn table the module's own of aux_params
+-- @treturn table the entries of arg_params that the module has
+-- @treturn table the entries of aux_params that the module has
 function Module:_check_loaded(arg_params, aux_params, allow, func)
   local own_args, own_auxs = unknown_shapes(self._param_names), unknown_shapes(self._aux_names)
   local given = tables.copy(arg_params)
   for _, name in ipairs(self._symbol:list_arguments()) do
-    given[name] = own_args[name] and given[name]         -- not an input, which is nothing extra
+    given[name] = own_args[name] and given[name]         -- inputs are not extra names
   end
   param_check.check({ own_args, own_auxs }, { given, aux_params }, {
     allow_missing = allow.allow_missing, allow_extra = allow.allow_extra,
@@ -173,13 +177,13 @@ function Module:_check_loaded(arg_params, aux_params, allow, func)
 end
 
 
---- Returns a module from a checkpoint, with its parameters. Missing parameters, and those of
--- another network, are E(name), here or, if only binding tells parameters from inputs, in `bind`,
--- which refuses other shapes, too; the error lists `missing`, `extra` and `mismatch`.
+--- Makes a module from a checkpoint, with its parameters. Missing parameters, and those of another
+-- network, are E(name). This is raised here or, if only binding tells parameters from inputs, by
+-- `bind`, which also refuses other shapes; the error lists `missing`, `extra` and `mismatch`.
 -- @string prefix
 -- @int epoch
--- @bool[opt=false] load_optimizer_states read by init_optimizer
--- @tparam[opt] table options rename (function of a name -> its new name, or nil to keep it),
+-- @bool[opt=false] load_optimizer_states whether init_optimizer reads the states of the checkpoint
+-- @tparam[opt] table options rename (function of a name -> its new name, or nil: unchanged),
 --   allow_missing = false (true: init_params initialises what the file lacks),
 --   allow_extra = false, and those of the constructor
 function Module.load(...)
@@ -246,7 +250,8 @@ local function check_data_names(self, descs)
 end
 
 
--- Returns the descriptions of data and labels, checked.
+-- Returns the descriptions of data and labels; E(name) if the names of the data are not the
+-- module's.
 local function describe_inputs(self, data_shapes, label_shapes, func)
   local data = descriptions.list(data_shapes, func, "data_shapes")
   check_data_names(self, data)
@@ -267,7 +272,7 @@ local function check_shared(self, shared)
 end
 
 
---- Gives numbers to parameters without a number (not for users).
+--- Gives the next free numbers to parameters without a number (not for users).
 function Module:_number_parameters()
   local n = 0
   for _ in pairs(self._param_index) do
@@ -304,8 +309,8 @@ local function by_name(names, arrays)
 end
 
 
--- Checks that parameters that came with the module (Module.load, an earlier bind) have the shapes
--- that are needed now.
+-- Raises an error if parameters from before this binding (Module.load, an earlier bind) do not have
+-- the shapes of the new executors.
 local function check_shapes(self)
   local group = self._exec_group
   local own = { by_name(self._param_names, group.param_arrays),
@@ -316,7 +321,7 @@ end
 
 
 -- Chooses the parameter stores of a binding: those of the module whose memory it shares, the
--- module's own, or empty ones.
+-- module's existing ones, or empty ones.
 local function choose_stores(self, shared)
   if shared then
     self._arg_store, self._aux_store = shared._arg_store, shared._aux_store
@@ -331,6 +336,7 @@ local function choose_stores(self, shared)
 end
 
 
+-- Connects the parameter stores with the arrays of the executors.
 local function take_parameters(self, shared)
   choose_stores(self, shared)
   self._arg_store:attach(self._param_names, self._exec_group.param_arrays)
@@ -340,12 +346,13 @@ local function take_parameters(self, shared)
 end
 
 
---- Makes the executors.
+--- Binds the executors.
 -- @tparam table data_shapes descriptions: a list of DataDesc or `{name, shape}`, or shapes by name
 -- @tparam[opt] table label_shapes
 -- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false
---   (parameters stay), shared_module (a bound module whose parameters and memory are used),
---   grad_req = "write" (word, list or by name), memory_budget, force_mirroring, precision
+--    (parameters are kept), shared_module (a bound module whose parameters and memory are used),
+--    grad_req = "write" (a word, a list or words by name), memory_budget, force_mirroring,
+--   precision
 function Module:bind(...)
   local a = BIND(...)
   if self._freed then
@@ -391,7 +398,7 @@ local RESHAPE = args.form("Module:reshape", {
   list = true, { "data_shapes", "table" }, { "label_shapes", "table?" },
 })
 
---- Binds executors for other shapes of the inputs; parameters and optimizer stay.
+--- Binds executors for other shapes of the inputs; parameters and optimizer are kept.
 function Module:reshape(...)
   self:_need("reshape", "binded")
   local a = RESHAPE(...)
@@ -437,9 +444,9 @@ end
 local SET_STATES = args.form("Module:set_states",
   { list = true, { "states", "list?" }, { "value", "number?" } })
 
---- Sets states from arrays, or all to a number. They stay for batches of other sizes: such a batch
--- uses the first rows of arrays; a batch of more rows is E(state), until `reshape` and
--- `set_states` are called for it.
+--- Sets states from arrays, or all to a number. They stay valid for batches of other sizes: a
+-- smaller batch uses the first rows of arrays; a batch of more rows is E(state), until `reshape`
+-- and `set_states` are called for it.
 -- @tparam[opt] table states for each state an array or a list over devices
 -- @number[opt] value
 function Module:set_states(...)
@@ -468,7 +475,7 @@ end
 
 
 --- Installs a monitor on the executors.
--- @tparam Monitor mon a module may have several
+-- @tparam Monitor mon one of possibly several monitors of a module
 function Module:install_monitor(mon)
   self:_need("install_monitor", "binded")
   mon = self:_checked_monitor(mon)
@@ -476,13 +483,13 @@ function Module:install_monitor(mon)
 end
 
 
---- Returns bytes by kind: planned, pool, params, grads, aux.
+--- Returns numbers of bytes by kind: planned, pool, params, grads, aux.
 function Module:memory()
   return self:_bound("memory")._exec_group:memory()
 end
 
 
---- Frees the executors; later use is E(state).
+--- Frees the executors; later calls raise E(state).
 function Module:free()
   if self._exec_group then
     unbind(self)

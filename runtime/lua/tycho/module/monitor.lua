@@ -5,9 +5,9 @@
 --     mon:tic(); mod:forward_backward(batch)
 --     for _, entry in ipairs(mon:toc()) do print(unpack(entry)) end      --> step, name, text
 --
--- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward
--- ones included, and at `toc` the arguments and auxiliary states of what ran. The reported step
--- counts from 1.
+-- In every interval-th step, between `tic` and `toc`, the outputs of all nodes are reported,
+-- including those of backward nodes; `toc` adds the arguments and auxiliary states of the executors
+-- that ran. The reported step counts from 1.
 --
 -- @module tycho.monitor
 
@@ -36,20 +36,19 @@ local NEW = args.form("monitor.Monitor", {
 })
 
 
--- Returns the root of the mean square.
+-- Returns the root mean square of an array.
 local function root_mean_square(x)
   local norm = x:norm()
   return norm / math.sqrt(x.size)
 end
 
 
---- @int interval every which step is watched
--- @tparam[opt] function stat_func array -> array or list of arrays; the root
---   of the mean square otherwise
+--- @int interval number of steps from one watched step to the next
+-- @tparam[opt] function stat_func array -> array or list of arrays; default: the root mean square
 -- @param[opt=".*"] pattern regular expression of names (`"fc\\d_(weight|bias)"`), matched from the
 --   start, or a function of the name
 -- @bool[opt=false] sort by name
--- @bool[opt=false] monitor_all inputs of nodes too
+-- @bool[opt=false] monitor_all whether inputs of nodes are reported too
 function Monitor:init(...)
   local a = NEW(...)
   self.interval, self.stat_func, self.sort =
@@ -60,7 +59,7 @@ function Monitor:init(...)
 end
 
 
--- Adds the statistic of an array, if its name matches. It is computed at once, since the array is
+-- Adds the statistic of an array whose name matches. It is computed at once, since the array is
 -- valid only during the call.
 local function take(self, name, x)
   if self.matches(name) then
@@ -92,7 +91,8 @@ function Monitor:install(exe)
 end
 
 
---- Watches executors in place of others, whose callbacks they have (not for users).
+--- Watches executors in place of earlier ones, whose callbacks they have taken over (not for
+-- users).
 -- @tparam {Executor,...} before
 -- @tparam {Executor,...} now
 function Monitor:_replace(before, now)
@@ -103,9 +103,9 @@ function Monitor:_replace(before, now)
 end
 
 
--- Calls f(self, name, array) for every argument and auxiliary state of the executors that still
--- live: of those that ran in this step, since those for other buckets share their parameters; of
--- all if none did.
+-- Calls f(self, name, array) for every argument and auxiliary state of the executors that ran in
+-- this step, or of all if none ran. Executors of other buckets share these parameters. Freed
+-- executors are left out.
 local function each_array(self, f)
   local all = iterate.next(self._ran) == nil
   for index, exe in ipairs(self.exes) do
@@ -145,8 +145,8 @@ local function fail_stat(name, v)
 end
 
 
--- Returns a statistic as text: a number for an array of one element, else the array's text; each is
--- followed by a tab.
+-- Returns a statistic as text: for each of its arrays a number if it has one element, else the
+-- array's text, followed by a tab.
 local function stat_text(name, stat)
   local list, texts = class.is_array(stat) and { stat } or stat, {}
   if not values.is_plain(list) then

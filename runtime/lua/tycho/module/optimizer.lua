@@ -1,7 +1,8 @@
---- The optimizer of a Module, its store, their states. Adds methods to Module.
+--- The optimizer of a Module, its store, and its states. Adds methods to Module.
 --
--- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of
--- devices plus the device, without a store) or, when the store updates, under its name.
+-- The optimizer stores its state under each parameter's number in `_param_index`. Without a store
+-- that updates, the key is number * devices + device; if the store updates, it is the parameter's
+-- name.
 --
 -- @module tycho.module.optimizer
 
@@ -29,8 +30,7 @@ Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER,
 local OPTIMIZER = args.form("Module:init_optimizer", Module.INIT_OPTIMIZER)
 
 
--- Returns the parameter's name for each index under which the optimizer sees a parameter of this
--- module.
+-- Returns parameter names by the index under which the optimizer sees them.
 local function index_names(self, update_on_kvstore)
   local names, n = {}, #self._context
   for _, name in ipairs(self._param_names) do
@@ -47,8 +47,8 @@ local function index_names(self, update_on_kvstore)
 end
 
 
--- Returns one over the number of rows that a gradient is summed over, with all workers of a
--- distributed store.
+-- Returns one divided by the number of rows that a gradient is summed over, including all workers
+-- of a distributed store.
 local function rescale_of(self, kv)
   local batch = self._exec_group.batch_size
   if kv and kv.type:find("dist", 1, true) then
@@ -58,6 +58,7 @@ local function rescale_of(self, kv)
 end
 
 
+-- Returns the options of an optimizer as a table by name; E(type) for a list.
 local function options_of(given)
   local dict = args.pairs_of(given or { learning_rate = 0.01 })
   if not dict then
@@ -68,6 +69,7 @@ local function options_of(given)
 end
 
 
+-- Makes the optimizer from its name, or checks a given one and warns of a different rescale_grad.
 local function make_optimizer(self, a, names, rescale)
   local optimizer = require "tycho.optimizer"
   if type(a.optimizer) == "string" then
@@ -100,7 +102,7 @@ local function make_optimizer(self, a, names, rescale)
 end
 
 
--- Gives the store those parameters that it does not have.
+-- Passes the named parameters to the store.
 local function init_store(self, names)
   local own, arrays = {}, {}
   for k, name in ipairs(self._exec_group.param_names) do
@@ -113,7 +115,7 @@ local function init_store(self, names)
 end
 
 
--- Takes over the optimizer, the store and the updater of another module.
+-- Uses the optimizer, the store and the updater of another module.
 local function take(self, other)
   self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
   self._update_on_kvstore, self._steps_behind = other._update_on_kvstore, other._steps_behind
@@ -121,6 +123,7 @@ local function take(self, other)
 end
 
 
+-- Connects the optimizer with a store, which may update, or with a new updater.
 local function connect(self, kv, update_on_kvstore, steps_behind)
   self._kvstore, self._update_on_kvstore, self._updater = kv, update_on_kvstore, nil
   self._steps_behind = steps_behind
@@ -142,9 +145,9 @@ end
 --- Makes the optimizer and, for several devices, the store.
 -- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name
 --   or Optimizer), optimizer_params = {learning_rate = 0.01}, force_init = false,
---   in_backward = false: true makes the steps part of backward. Without a store they need no arrays
---   for gradients; one context, SGD, NAG, Signum, Adam, RMSProp or Ftrl. With a store of several
---   ranks sums take the place of the gradients, any contexts, any optimizer
+--    in_backward = false: true makes the updates part of backward. Without a store they need no
+--   gradient arrays, and work with one context and SGD, NAG, Signum, Adam, RMSProp or Ftrl. With a
+--   store of several ranks, sums replace the gradients; any contexts and any optimizer
 function Module:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
@@ -180,14 +183,15 @@ function Module:init_optimizer(...)
 end
 
 
--- Returns the updater that has the states: the module's, or one of Tycho's own stores.
+-- Returns the updater that has the states: the module's, or that of one of Tycho's stores; nil for
+-- a store with another kind of updater.
 local function updater_of(self)
   local updater = self._update_on_kvstore and self._kvstore._updater or self._updater
   return Class.is_a(updater, require("tycho.optimizer").Updater) and updater or nil
 end
 
 
--- Adds parameters to the optimizer and the store that these do not have (those of a later bucket).
+-- Adds parameters that the optimizer and the store do not know (those of a later bucket) to both.
 local function introduce(self)
   local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
   local known = {}
@@ -213,8 +217,8 @@ local function introduce(self)
 end
 
 
---- Takes an optimizer whose updates are part of backward, and its indices of parameters: executors
--- that are made next contain the updates, too (not for users).
+--- Takes over an optimizer whose updates are part of backward, and its parameter indices: executors
+-- that are made later contain the updates too (not for users).
 -- @tparam Module other
 function Module:_join(other)
   self:_check_fused(other._optimizer, other._kvstore)
@@ -225,7 +229,7 @@ function Module:_join(other)
 end
 
 
---- Uses another module's optimizer, states and store.
+--- Uses another module's optimizer, its states and its store.
 -- @tparam Module other
 function Module:borrow_optimizer(other)
   if not (Class.is_a(other, BaseModule) and other.optimizer_initialized) then
@@ -259,7 +263,7 @@ local function trained_names(self)
 end
 
 
--- Returns the number of the device that a parameter is updated on.
+-- Returns the device_id of the context on which a parameter is updated.
 local function device_of(self, name, weight)
   local entry = self._update_on_kvstore and self._kvstore._entries
     and self._kvstore._entries[name]
@@ -269,8 +273,8 @@ end
 
 --- Returns the parameters for which the optimizer has states: of this module, and of those that
 -- share its parameters (not for users).
--- @treturn table list as `optimizer/saved_states.lua` has it
--- @treturn table names of indices
+-- @treturn table list in the form of `optimizer/saved_states.lua`
+-- @treturn table parameter names by index
 function Module:_state_targets()
   local targets, names, trained, numbered = {}, {}, trained_names(self), {}
   local n = #self._context
@@ -294,8 +298,8 @@ end
 
 local STATES = args.form("Module:save_optimizer_states", { { "fname", "path" } })
 
---- Writes the optimizer's states and the counts of its updates, with the optimizer's name and what
--- shapes the states.
+--- Writes the optimizer's states, the counts of its updates, its name, and the options that
+-- determine the form of the states.
 -- @string fname
 function Module:save_optimizer_states(...)
   self:_need("save_optimizer_states", "optimizer_initialized")
@@ -310,7 +314,7 @@ end
 
 --- Reads a file of states (not for users).
 -- @string fname
--- @bool keep_unknown whether parameters that come later have states in it
+-- @bool keep_unknown whether states of unknown parameters are stored until their bucket comes
 function Module:_load_optimizer_states(fname, keep_unknown)
   local updater, func = updater_of(self), self:_func("load_optimizer_states")
   if not updater then
@@ -326,7 +330,7 @@ end
 
 
 --- Reads the optimizer's states and the counts of its updates. Those of another optimizer or of
--- other parameters are E(state), and nothing is changed then; the states of a parameter are found
+-- other parameters raise E(state), and then nothing is changed. The states of a parameter are found
 -- by its name, so the number of devices may differ.
 -- @string fname
 function Module:load_optimizer_states(...)
@@ -346,8 +350,8 @@ function Module:_stores()
 end
 
 
---- Gives parameters that were set to a store that updates, since it has its own weights (not for
--- users).
+--- Passes parameters that were set to a store that updates, since it has its own copies of the
+-- weights (not for users).
 -- @tparam table params by name
 function Module:_tell_store(params)
   if self._optimizer_initialized and self._update_on_kvstore and self._kvstore._put then
@@ -360,8 +364,8 @@ function Module:_tell_store(params)
 end
 
 
--- Raises E(unsupported) for a gradient that adds up over batches while updates belong to backward:
--- the sum over devices, which replaces the gradient, would be counted twice.
+-- Raises E(unsupported) for a gradient with the request "add" while updates belong to backward: the
+-- sum over devices, which replaces the gradient, would be counted twice.
 local function check_written(self, name)
   if self._steps_behind and self._exec_group._reqs[name] == "add" then
     Error.raise{ code = "unsupported", func = "Module:forward", argument = "in_backward",
@@ -371,8 +375,8 @@ local function check_written(self, name)
 end
 
 
--- Returns the parameters that have gradients, as `stores.update` takes them; kept, since a group's
--- arrays stay the same.
+-- Returns the parameters that have gradients, in the form of `stores.update`. The result is reused
+-- for the same group, whose arrays stay the same.
 local function trained(self)
   local group, u = self._exec_group, rawget(self, "_trained")
   if u and u.group == group then
@@ -391,7 +395,7 @@ local function trained(self)
 end
 
 
---- Prepares executors before a run: with a store of several ranks, gradients are sent while
+--- Prepares executors for a run: with a store of several ranks, finished gradients are sent while
 -- backward computes others (not for users).
 function Module:_cut_backward()
   if self._kvstore and self._kvstore._buckets and self._exec_group.grad_arrays then
@@ -400,7 +404,7 @@ function Module:_cut_backward()
 end
 
 
---- Gradients can add up over batches.
+--- Whether gradients can add up over batches.
 Module._can_accumulate = true
 
 
@@ -424,7 +428,7 @@ end
 
 
 --- Updates the parameters at the end of backward, if updates belong to backward and go through a
--- store, whose messages travel while backward runs (not for users).
+-- store. The store's messages travel while backward runs (not for users).
 function Module:_end_backward()
   if self._steps_behind then
     update(self)

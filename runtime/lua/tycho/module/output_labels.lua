@@ -1,6 +1,6 @@
 --- Which label belongs to which output of a symbol (not for users).
 --
--- Metrics compare the first label with the first output, and so on, while iterators have labels in
+-- Metrics compare the first label with the first output, and so on, but iterators list labels in
 -- the order of their names.
 --
 -- @module tycho.module.output_labels
@@ -10,7 +10,7 @@ local tables = require "tycho.core.tables"
 local output_labels = {}
 
 
--- Returns the labels that are the fewest steps before an output.
+-- Returns the names of the labels that are the fewest nodes away from an output, going backward.
 local function nearest_labels(entry, is_label)
   local level, seen, found = { entry[1] }, { [entry[1]] = true }, {}
   while #level > 0 and #found == 0 do
@@ -34,7 +34,8 @@ end
 --- Returns the positions of labels in the order of the outputs that they belong to.
 -- @tparam Symbol symbol
 -- @tparam {string,...} names of the labels
--- @treturn ?{int,...} nil: labels have that order already, or do not belong to one output each
+-- @treturn ?{int,...} positions from 1; nil: labels have that order already, or an output does not
+--   have exactly one label
 function output_labels.order(symbol, names)
   local at, order, used, moved = tables.positions(names), {}, {}, false
   if #names < 2 or #symbol._entries ~= #names then

@@ -1,16 +1,15 @@
 --- The parameters of a module, or its auxiliary states: for each name an array on every device
 -- (not for users).
 --
--- Before a name has arrays (loaded, or between two bindings), its values are in the array that is
--- kept for it. Host copies are made when they are asked for as objects; who only reads gets the
--- device's own arrays where they are on the host. From then on every name has its copy, which stays
--- the same array.
+-- While a name has no arrays (after loading, or between two bindings), its values are in an array
+-- in `_kept`. Copies on the host are made when `copies` is first called, and are the same arrays
+-- from then on. Callers that only read get the device's array itself if it is on the host.
 --
--- `blank` names those that were never given a value: their zeros mean nothing.
+-- `blank` is the set of names that were never given a value: their zeros mean nothing.
 --
--- While `stale`, which an update sets, the arrays are newer than the copies, and those of several
--- devices may differ: they count by their mean. Modules that share memory share this object. While
--- `lent`, others write the arrays, too, so they are always newer.
+-- An update sets `stale`: the arrays are then newer than the copies, and those of several devices
+-- may differ, in which case their mean is the value. Modules that share memory share this object.
+-- While `lent`, other code writes the arrays too, so they always count as newer.
 --
 -- @module tycho.module.param_store
 
@@ -26,12 +25,12 @@ local slices = require "tycho.module.batch_slices"
 local FUNC = "Module:get_params"
 local HOST = context.cpu()._device
 
---- Arrays by name.
+--- The parameters or auxiliary states of a module by name.
 local ParamStore = Class:extend("ParamStore")
 
 
---- @bool[opt=false] copied whether there are copies from the beginning
--- @tparam[opt] table kept arrays by name: the values until there are arrays
+--- @bool[opt=false] copied whether every name has a copy from the beginning
+-- @tparam[opt] table kept arrays by name: the values until arrays are attached
 function ParamStore:init(copied, kept)
   self._copied, self._kept, self._arrays, self._copies =
     copied or false, class.keep(kept or {}), {}, named{}
@@ -41,15 +40,15 @@ end
 
 -- Host arrays -------------------------------------------------------------------------------------
 
--- Returns a new host array with the values that the devices' arrays have in common, or with their
--- mean.
+-- Returns a new host array with the values of the first device, or with the mean over devices.
 local function copy_arrays(arrays, mean, name)
   local x = class.keep(class.new(arrays[1]._shape, arrays[1]._dtype, HOST, FUNC))
   return slices.mean(x, mean and arrays or { arrays[1] }, FUNC, name)
 end
 
 
--- Returns a host array with the present values: the only device's own, if that is the host.
+-- Returns a host array with the present values: the device's array itself if it is the only one and
+-- on the host, else a copy.
 local function host_array(self, name)
   local arrays = self._arrays[name]
   local mean = self.stale and #arrays > 1
@@ -68,7 +67,7 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
---- Returns an array for each name that has its shape and type.
+--- Returns an array with the shape and type of each name; its values may be old.
 function ParamStore:arrays()
   local list = {}
   for name, arrays in pairs(self._arrays) do
@@ -81,7 +80,7 @@ function ParamStore:arrays()
 end
 
 
---- Returns the arrays as `arrays` does, without those that were given no values.
+--- Returns the arrays as `arrays` does, without names that were never given a value.
 function ParamStore:given()
   local list = self:arrays()
   for name in pairs(self.blank) do
@@ -91,13 +90,13 @@ function ParamStore:given()
 end
 
 
---- Returns the arrays of a name on all devices; nil if it has none so far.
+--- Returns the arrays of a name on all devices; nil if it has none.
 function ParamStore:on_devices(name)
   return self._arrays[name]
 end
 
 
---- Returns the devices' arrays by name, for callers that may write them.
+--- Returns the devices' arrays by name, for callers that may write them at any time.
 -- @treturn table name -> list of arrays
 function ParamStore:lend()
   self.lent, self.stale = true, true
@@ -116,14 +115,14 @@ function ParamStore:shape(name)
 end
 
 
---- Returns the values of a name, to be read at once.
+--- Returns the values of a name as a host array, to be read at once.
 function ParamStore:value(name)
   self:refresh()
   return self._copies[name] or self._kept[name] or host_array(self, name)
 end
 
 
---- Returns the values of all names, to be read at once.
+--- Returns the values of all names as host arrays, to be read at once.
 function ParamStore:values()
   local list = self:arrays()
   for name in pairs(list) do
@@ -133,7 +132,7 @@ function ParamStore:values()
 end
 
 
--- Waits for updates. One that failed raises its error here, before a copy is made of its result.
+-- Waits for updates, so that an update that failed raises its error before its result is copied.
 local function wait_for_updates(self)
   for _, arrays in pairs(self._arrays) do
     for _, x in ipairs(arrays) do
@@ -143,7 +142,8 @@ local function wait_for_updates(self)
 end
 
 
---- Returns the copies by name, up to date: always the same table and arrays. Waits for updates.
+--- Returns the copies by name, up to date. Waits for updates. The table and its arrays are always
+-- the same ones.
 function ParamStore:copies()
   if self.stale then
     wait_for_updates(self)
@@ -174,9 +174,10 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
---- Has a function write a host array that holds a name's values, and gives them to all devices.
+--- Calls a function that writes a host array of a name's values, and copies the array to all
+-- devices.
 -- @string name
--- @tparam function f of the array -> whether it has written
+-- @tparam function f gets the array and returns whether it has written it
 function ParamStore:fill(name, f)
   local x = self._copies[name] or host_array(self, name)
   if f(x) then
@@ -186,7 +187,7 @@ function ParamStore:fill(name, f)
 end
 
 
---- Records that the devices' arrays were given values.
+--- Records that values were written to the devices' arrays.
 -- @tparam table given by name
 function ParamStore:written(given)
   for name in pairs(given) do
@@ -195,8 +196,8 @@ function ParamStore:written(given)
 end
 
 
--- Returns whether a kept array has another type than its arrays will have: its copy keeps that
--- type.
+-- Returns whether a kept array has another type than the arrays it is written to. Such a name gets
+-- a copy, which keeps the type.
 local function converts(self, names, lists)
   for k, name in ipairs(names) do
     local x = self._kept[name]
@@ -207,6 +208,7 @@ local function converts(self, names, lists)
 end
 
 
+-- Gives a name its arrays and writes its kept values to them.
 local function attach_one(self, name, arrays)
   local x = self._kept[name]
   if x then
@@ -219,8 +221,8 @@ local function attach_one(self, name, arrays)
 end
 
 
---- Gives names their arrays, and the arrays the values that were kept.
--- @tparam {string,...} names those that have arrays keep them
+--- Gives names their arrays on the devices and writes the kept values to these.
+-- @tparam {string,...} names names that have arrays already keep them
 -- @tparam table lists for each name an array on every device
 function ParamStore:attach(names, lists)
   if converts(self, names, lists) then
@@ -234,7 +236,7 @@ function ParamStore:attach(names, lists)
 end
 
 
---- Removes names that turned out to be no parameters.
+--- Removes names that turned out not to be parameters.
 -- @tparam table names set
 function ParamStore:forget(names)
   for name in pairs(names) do
@@ -243,7 +245,7 @@ function ParamStore:forget(names)
 end
 
 
---- Returns the same values and copies, without arrays: for a new binding.
+--- Returns a new store with the same values and copies but without arrays, for a new binding.
 function ParamStore:detached()
   local kept = self:values()
   for name in pairs(self.blank) do

@@ -1,10 +1,10 @@
---- Base of modules that keep their parameters in stores: Module and BucketingModule.
+--- The base class of modules that keep their parameters in stores: Module and BucketingModule.
 --
 -- `_arg_store` and `_aux_store` (module/param_store.lua) hold the parameters and the auxiliary
--- states. Parameters have host copies from the first `get_params` on; auxiliary states always: what
--- forward alone does to those of the devices does not count, as in the reference. Modules that
--- share memory share these objects and `_param_index`: the number of each parameter (from 0) under
--- which the optimizer keeps its state.
+-- states. Parameters have host copies from the first `get_params` on. Auxiliary states always have
+-- them: as in the reference, changes that forward without an update makes to the devices' states do
+-- not count. Modules that share memory share these objects and `_param_index`, the number of each
+-- parameter (from 0) under which the optimizer stores its state.
 --
 -- @module tycho.module.parameter_module
 
@@ -33,7 +33,7 @@ function ParameterModule:init(logger)
 end
 
 
---- Has new stores hold given arrays (not for users).
+--- Makes new stores that hold given arrays (not for users).
 -- @tparam table arg_params by name
 -- @tparam table aux_params
 function ParameterModule:_set_stores(arg_params, aux_params)
@@ -41,9 +41,8 @@ function ParameterModule:_set_stores(arg_params, aux_params)
 end
 
 
---- Records that parameters are initialized, and whether devices have newer values than the copies
--- (not for users).
--- @bool stale
+--- Records that parameters are initialized (not for users).
+-- @bool stale whether the devices have newer values than the host copies
 function ParameterModule:_have_params(stale)
   local args, auxs = self._arg_store, self._aux_store
   self._params_initialized, args.stale, auxs.stale = true, stale or args.lent, stale or auxs.lent
@@ -57,8 +56,8 @@ function ParameterModule:_sync_params()
 end
 
 
---- Returns parameters and auxiliary states as host arrays by name: the module's own tables, which
--- the next call overwrites.
+--- Returns parameters and auxiliary states as host arrays by name. These are the module's internal
+-- tables, which the next call overwrites.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function ParameterModule:get_params()
@@ -78,8 +77,8 @@ function ParameterModule:_read_params()
 end
 
 
--- Makes the parameters equal on all devices. With one device and no store, which may hold other
--- values, this only copies them to the module.
+-- Makes the parameters equal on all devices. With one device and no store it only updates the host
+-- copies; a store may hold other values than the device.
 function ParameterModule:_equalize_params()
   if #self._context > 1 or self._kvstore then
     return ParameterModule.super._equalize_params(self)

@@ -1,4 +1,4 @@
---- The parameters of a Module: first values, given values. Adds methods to Module.
+--- The parameters of a Module: initial values and given values. Adds methods to Module.
 --
 -- @module tycho.module.parameters
 
@@ -30,7 +30,7 @@ local function sorted(names)
 end
 
 
--- Calls f(name, values, given) for the wanted names, in order: parameters, then auxiliary states.
+-- Calls f(name, store, given) for the wanted names, sorted: parameters, then auxiliary states.
 local function each_wanted(self, wanted, a, f)
   for _, part in ipairs{ { self._param_names, self._arg_store, a.arg_params },
                          { self._aux_names, self._aux_store, a.aux_params } } do
@@ -43,8 +43,8 @@ local function each_wanted(self, wanted, a, f)
 end
 
 
---- Refuses given parameters that are missing, or of another shape or network, before anything is
--- written: E(name), E(shape) with the lists of `set_params` (not for users).
+--- Raises an error before anything is written if given parameters are missing, of another shape or
+-- of another network: E(name) or E(shape) with the lists of `set_params` (not for users).
 -- @tparam table own parameters by name, arrays or shapes
 -- @tparam table own_auxs auxiliary states by name
 -- @tparam table a checked options of init_params
@@ -55,8 +55,8 @@ function Module:_check_given(own, own_auxs, a)
 end
 
 
--- Fills an array from the given parameters or by the initializer; returns whether there was one of
--- these.
+-- Fills an array from the given parameters, else with the initializer; returns false if there is
+-- neither.
 local function fill_one(x, name, given, initializer, attrs)
   local source = given and given[name]
   if source ~= nil then
@@ -73,9 +73,9 @@ local function fill_one(x, name, given, initializer, attrs)
 end
 
 
---- Fills parameters of this module, in order of their names (not for users).
--- @tparam ?table wanted names as a set; nil: all
--- @tparam table a as `_check_given` had them
+--- Fills parameters and auxiliary states of this module, each sorted by name (not for users).
+-- @tparam ?table wanted set of names; nil: all
+-- @tparam table a the options that `_check_given` checked
 -- @param initializer
 function Module:_fill_params(wanted, a, initializer)
   local attrs = self._symbol:attr_dict()
@@ -88,7 +88,7 @@ function Module:_fill_params(wanted, a, initializer)
 end
 
 
--- Returns the arguments whose shapes follow from the batch size.
+-- Returns the set of arguments whose shapes depend on the batch size.
 local function batch_arguments(self)
   local shapes, names = {}, {}
   for _, d in ipairs(self._exec_group.data_shapes) do
@@ -106,10 +106,10 @@ local function batch_arguments(self)
 end
 
 
---- Turns arguments that got no values, and whose shapes follow from the batch size, from parameters
--- into inputs, if the module is bound for inference: labels need no values there, and users need
--- not name them (not for users).
--- @tparam[opt] table given values that they are about to get, by name
+--- Turns arguments without values whose shapes depend on the batch size from parameters into
+-- inputs, if the module is bound for inference. Labels need no values there, so users need not name
+-- them (not for users).
+-- @tparam[opt] table given values that arguments are about to get, by name
 function Module:_release_inputs(given)
   if self._for_training or next(self._arg_store.blank) == nil then
     return
@@ -142,8 +142,8 @@ function Module:_blank_names()
 end
 
 
---- Checks, after binding, parameters that were loaded from a file: raises E(name) for missing ones,
--- or leaves them to `init_params` if `allow_missing` was set (not for users).
+--- Checks parameters that were loaded from a file, after binding: missing ones raise E(name), or
+-- are left to `init_params` if `allow_missing` was set (not for users).
 function Module:_check_complete()
   if self._loaded == nil or next(self:_blank_names()) == nil then
     return
@@ -159,11 +159,11 @@ end
 local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 
 --- Gives parameters their first values: given ones take precedence over the initializer. After a
--- file was loaded with `allow_missing`, those that it lacked get theirs.
--- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
---   allow_missing = false (a name that is not among given parameters is initialised instead of
---   E(name)), force_init = false, allow_extra = false (names of other networks are ignored
---   if own ones are given, too; true: in any case)
+-- load with `allow_missing`, only missing parameters get values.
+-- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params, allow_missing =
+--   false (true: a name that is not given is initialised, not E(name)), force_init = false,
+--   allow_extra = false (names of other networks are ignored if some given names are this
+--   network's; true: always)
 function Module:init_params(...)
   local a = INIT(...)
   if self:_is_done("init_params", "params_initialized", a.force_init) then
@@ -191,8 +191,8 @@ end
 local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 
 --- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless
--- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and nothing is
--- written then.
+-- `allow_extra`. The error lists `missing`, `extra` and `mismatch` (other shapes), and nothing is
+-- written.
 function Module:set_params(...)
   local a = SET(...)
   if self:_is_done("set_params", "params_initialized", a.force_init) then

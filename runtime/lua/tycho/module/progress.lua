@@ -1,7 +1,7 @@
---- How far a training is: rate, time left, memory; the live line in a terminal (part of `fit`).
+--- Progress of a training: rate, time left, memory; the live line in a terminal (part of `fit`).
 --
--- `fit` makes one of these only where it is shown: with `progress = true`, or where TYCHO_TOP=1
--- asks for the file that `tycho --top` reads.
+-- `fit` makes a Progress only if it is shown: with `progress = true`, or if TYCHO_TOP=1 asks for
+-- the file that `tycho --top` reads.
 --
 -- @module tycho.module.progress
 
@@ -15,9 +15,9 @@ local units = require "tycho.core.units"
 
 local progress = {}
 
-local PERIOD = 0.25                      -- seconds between two looks at a training
-local SMOOTH = 0.7                       -- share of the rate before in the next
-local MOST_METRICS = 3                   -- in the live line
+local PERIOD = 0.25                      -- seconds between two refreshes
+local SMOOTH = 0.7                       -- weight of the earlier rate in the smoothed one
+local MOST_METRICS = 3                   -- number in the live line
 
 
 local function seconds_now()
@@ -27,6 +27,7 @@ end
 
 -- Texts -------------------------------------------------------------------------------------------
 
+-- Returns the first `most` pairs of names and values as text.
 local function metrics_text(pairs_, prefix, most)
   local parts = {}
   for i, pair in ipairs(pairs_ or {}) do
@@ -38,6 +39,7 @@ local function metrics_text(pairs_, prefix, most)
 end
 
 
+-- Joins the parts that are neither false, nil nor empty.
 local function joined(parts)
   local list = {}
   for _, part in ipairs(parts) do
@@ -72,7 +74,7 @@ end
 
 local Progress = Class:extend("Progress")
 
--- Returns the batches of an epoch by the iterator's size; nil if it does not state one.
+-- Returns the number of batches in an epoch, from the iterator's size; nil if it has none.
 local function expected_batches(data)
   local rows, size = rawget(data, "num_data"), rawget(data, "batch_size")
   return type(rows) == "number" and type(size) == "number" and size > 0 and math.ceil(rows / size)
@@ -92,6 +94,7 @@ function Progress:init(module, a)
 end
 
 
+-- Returns the number of samples in a batch; 0 if it is not known.
 local function samples_of(self, batch)
   local size = rawget(self._data, "batch_size")
   local first = type(batch) == "table" and batch.data and batch.data[1]
@@ -99,7 +102,7 @@ local function samples_of(self, batch)
 end
 
 
--- Returns the seconds until the end of the last epoch; nil while they are unknown.
+-- Returns the estimated seconds until the end of the last epoch; nil while unknown.
 local function time_left(self, epoch, nbatch, now)
   if not self._batches or self._done == 0 then
     return nil
@@ -109,6 +112,7 @@ local function time_left(self, epoch, nbatch, now)
 end
 
 
+-- Computes the figures that are shown: rate, time left, metrics, memory.
 local function refresh(self, epoch, nbatch, metric, now)
   local f, rate = self.figures, self._samples / (now - self._seen)
   f.rate = f.rate and SMOOTH * f.rate + (1 - SMOOTH) * rate or rate
@@ -131,7 +135,8 @@ local function live_line(f, metrics)
 end
 
 
--- Draws the line with as many metrics as fit: a line longer than the terminal could not be erased.
+-- Draws the live line with as many metrics as fit: a longer line than the terminal's width could
+-- not be erased.
 local function draw(f)
   local columns = (native.terminal_size(2) or 80) - 1
   local text
@@ -153,7 +158,7 @@ local function erase(self)
 end
 
 
---- Records a batch. The display is refreshed a few times a second only, so that a short batch costs
+--- Records a batch. The display is refreshed only a few times a second, so that a short batch costs
 -- one reading of the clock.
 -- @int epoch
 -- @int nbatch
@@ -179,7 +184,7 @@ end
 --- Records the end of an epoch's batches, before its validation.
 -- @int epoch
 -- @int batches
--- @tparam table train values of metrics: {name, value}
+-- @tparam table train values of metrics, a list of {name, value}
 -- @number seconds
 function Progress:trained(epoch, batches, train, seconds)
   local f = self.figures
@@ -195,7 +200,7 @@ end
 
 
 --- Logs the line of an epoch.
--- @tparam[opt] table validation values of metrics: {name, value}
+-- @tparam[opt] table validation values of metrics, a list of {name, value}
 function Progress:epoch(validation)
   local f = self.figures
   erase(self)
@@ -207,11 +212,11 @@ function Progress:epoch(validation)
       f.memory and units.bytes(f.memory),
       f.gpu_memory and "GPU " .. units.bytes(f.gpu_memory) })
   end
-  self._seen, self._samples = seconds_now(), 0           -- a validation is no training
+  self._seen, self._samples = seconds_now(), 0           -- the rate does not include validation
 end
 
 
---- Ends the display when the training ends, and writes the final state to the file.
+--- Ends the display at the end of the training, and writes the final state to the file.
 -- @param e the error that ended it, or nil
 function Progress:finish(e)
   erase(self)
@@ -223,9 +228,9 @@ function Progress:finish(e)
 end
 
 
---- Returns the object to which `fit` reports; nil if no progress is shown.
+--- Returns the Progress to which `fit` reports; nil if no progress is shown.
 -- @param module
--- @tparam table a options of the fit
+-- @tparam table a options of `fit`
 function progress.of(module, a)
   local speaks = not a.ranks or a.ranks:speaks()
   return (a.progress or top_file.asked()) and speaks and Progress(module, a) or nil

@@ -1,5 +1,5 @@
---- What `fit` does where its store has several ranks: each takes its part of the batches, values
--- that are shown or decide are those of all ranks, and rank 0 alone writes and logs.
+--- Training on several ranks with `fit`: each rank takes its share of the batches, values that are
+-- shown or that decide are those of all ranks, and rank 0 alone writes files and logs.
 --
 -- @module tycho.module.ranks
 
@@ -14,13 +14,13 @@ local ranks = {}
 
 -- Batches -----------------------------------------------------------------------------------------
 
---- Of each `size` consecutive batches, the one with this rank's number. What does not make a whole
--- row is dropped, so that all ranks have equally many.
+--- An iterator that takes, of each `size` consecutive batches, the one with this rank's number. An
+-- incomplete last group is dropped, so that all ranks get equally many batches.
 -- @type RankIter
 local RankIter = data_of.DataIter:extend("RankIter")
 ranks.RankIter = RankIter
 
---- @tparam DataIter inner gives the same batches on all ranks
+--- @tparam DataIter inner must give the same batches on all ranks
 -- @tparam Group group
 function RankIter:init(inner, group)
   RankIter.super.init(self, { batch_size = inner.batch_size })
@@ -61,8 +61,8 @@ function RankIter:set_state(state)
 end
 
 
---- This rank's part of an iterator that its own rank was given, which may be a batch longer than
--- another's: ranks agree before each batch whether there is one.
+--- This rank's share of the data if each rank has its own iterator. One may be a batch longer than
+-- another, so all ranks agree before each batch whether every one has it.
 -- @type AgreedIter
 local AgreedIter = RankIter:extend("AgreedIter")
 
@@ -88,14 +88,14 @@ function Ranks:count()
 end
 
 
---- Returns whether this process logs and writes files: rank 0, or a process that trains alone.
+--- Returns whether this process logs and writes files; only rank 0 does.
 function Ranks:speaks()
   return self._group.rank == 0
 end
 
 
--- Checks that all ranks train the same (version, symbol, parameters, epochs), and gives them rank
--- 0's random state of cpu(0), by which iterators shuffle.
+-- Checks that all ranks train the same (version, symbol, parameters, epochs), and copies rank 0's
+-- random state of cpu(0), by which iterators shuffle, to all.
 local function agree(self, module, a)
   local shapes = {}
   local args = module:get_params()
@@ -107,15 +107,15 @@ local function agree(self, module, a)
   self._kv:check_same("symbol", module.symbol:tojson())
   self._kv:check_same("parameters", table.concat(shapes, "\n"))
   self._kv:check_same("epochs", ("%d to %d"):format(a.begin_epoch, a.num_epoch))
-  local state = random.get_state()["cpu(0)"]             -- what iterators shuffle by
+  local state = random.get_state()["cpu(0)"]             -- used by iterators to shuffle
   local first = self._group:gather(state.seed .. " " .. state.counter)[1]
   local seed, counter = first:match("(%S+) (%S+)")
   random.set_state{ ["cpu(0)"] = { seed = seed, counter = counter } }
 end
 
 
---- Prepares a training before its first epoch; returns the iterator of this rank's batches. Other
--- ranks than 0 log warnings only.
+--- Prepares a training for its first epoch; returns the iterator of this rank's batches. Ranks
+-- other than 0 log only warnings.
 function Ranks:begin(module, a)
   agree(self, module, a)
   if not self:speaks() and log.level == "info" then
@@ -132,6 +132,7 @@ end
 
 local SUMS = { "sum_metric", "num_inst", "global_sum_metric", "global_num_inst" }
 
+-- Adds to the list the metrics, also inside composite ones, whose values are sums over samples.
 local function simple_metrics(metric, list)
   for _, inner in ipairs(metric.metrics or {}) do
     simple_metrics(inner, list)
@@ -143,7 +144,8 @@ local function simple_metrics(metric, list)
 end
 
 
---- Sums a metric over all ranks. A metric that is no sum over samples keeps this rank's values.
+--- Sums a metric over all ranks. A metric whose value is not a sum over samples keeps this rank's
+-- value.
 function Ranks:reduce(metric)
   local list, own = simple_metrics(metric, {}), {}
   for _, m in ipairs(list) do
@@ -167,7 +169,7 @@ function Ranks:reduce(metric)
 end
 
 
---- Returns names and values as rank 0 has them: decisions must be the same on all ranks.
+--- Returns rank 0's values, since decisions must be the same on all ranks.
 function Ranks:share(list)
   local numbers = {}
   for i, pair in ipairs(list) do
@@ -188,13 +190,13 @@ function Ranks:all(here)
 end
 
 
---- Sets the path from which a rank that is ended can continue.
+--- Sets the text that is shown if a rank ends early: the epoch and file to continue from.
 function Ranks.note(_, path)
   comm.note(path)
 end
 
 
---- Returns the ranks of a module's store; nil: there is one.
+--- Returns the Ranks of a module's store; nil if there is only one rank.
 function ranks.of(module)
   local kv = module:_stores()[1]
   if kv and kv._group and kv.num_workers > 1 then

@@ -1,4 +1,4 @@
---- Running a Module: forward with batches of any shape, backward. Adds methods to Module.
+--- Runs a Module: forward with batches of any shape, backward. Adds methods to Module.
 --
 -- @module tycho.module.running
 
@@ -21,7 +21,8 @@ local Module = {}                                        -- methods, for module/
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- Returns a batch with its arrays in bound order, by the names of its descriptions if it has them.
+-- Returns a batch with its arrays in bound order; the names in its descriptions, if any, tell their
+-- order.
 local function in_bound_order(self, batch)
   local group = self._exec_group
   local data = descriptions.order(batch.provide_data, group.data_shapes)
@@ -51,7 +52,7 @@ local function all_in_bound_order(self, batch)
 end
 
 
--- Returns the shapes of a batch's arrays or, for a list of batches, of all together.
+-- Returns the shapes of a batch's arrays; for a list of batches, those of all batches joined.
 local function list_shapes(list, bound, parts)
   local shapes = {}
   for k, x in ipairs(list or {}) do
@@ -67,7 +68,7 @@ local function list_shapes(list, bound, parts)
 end
 
 
--- Returns descriptions like given ones, with other shapes.
+-- Returns copies of descriptions with other shapes.
 local function describe_like(descs, shapes)
   local list = {}
   for k, d in ipairs(descs) do
@@ -77,7 +78,7 @@ local function describe_like(descs, shapes)
 end
 
 
--- Returns whether the batch's data have the shapes of the current executors. Runs for every
+-- Returns whether the batch's data have the shapes of the current executors. It runs for every
 -- batch, so it makes no tables.
 local function data_fit(group, batch)
   local list, bound = batch.data, group.data_shapes
@@ -92,7 +93,7 @@ end
 
 -- Labels ------------------------------------------------------------------------------------------
 
---- Returns the descriptions of the labels as they were bound, or else their names (not for users).
+--- Returns the descriptions of the labels from bind, or else their names (not for users).
 function Module:_bound_labels()
   return self._exec_group.label_shapes or self._exec_group.label_descs or self._label_arguments
 end
@@ -103,8 +104,9 @@ local function has_labels(batch)
 end
 
 
--- Returns whether the current executors can take the labels of a batch: those of a training batch
--- count, even if earlier batches had none. Shapes are compared where they were derived, not given.
+-- Returns whether the current executors can take the labels of a batch. A training batch's labels
+-- need executors with labels, even if earlier batches had none. Label shapes are compared only if
+-- the bound ones were derived, not given.
 local function labels_fit(self, first, is_train)
   local group = self._exec_group
   local bound = group.label_shapes
@@ -137,8 +139,8 @@ local function label_types(self, data)
 end
 
 
--- Returns the names of a batch's labels: the batch's own, if they are the symbol's; else as they
--- were bound or as the module has them.
+-- Returns the names of a batch's labels: the batch's, if the symbol has them all; else those that
+-- were bound, or the module's.
 local function label_names(self, first)
   local names = descriptions.names(
     descriptions.list(first.provide_label, "Module:forward", "provide_label"))
@@ -170,7 +172,7 @@ local function describe_labels(self, first, parts, data)
 end
 
 
--- Returns the descriptions of the labels that a batch of this size would have.
+-- Returns descriptions of labels with the batch size of the given data.
 local function scale_labels(labels, data)
   local rows, shapes = nil, {}
   for _, d in ipairs(data) do
@@ -188,8 +190,8 @@ local function scale_labels(labels, data)
 end
 
 
--- Returns the first input that differs from the bound ones, and its expected shape; the batch size
--- may differ, unless it is the only difference.
+-- Returns the first input whose shape differs from the bound one, and the expected shape, in which
+-- the batch size is the input's unless only the batch size differs.
 local function misfit(bound, data)
   for k, d in ipairs(data) do
     local want, axis = tables.copied(bound[k].shape), descriptions.batch_axis(bound[k])
@@ -203,16 +205,16 @@ local function misfit(bound, data)
 end
 
 
---- Raises E(shape) for shapes that the network is not made for (not for users). This one accepts
--- all; a module of a network from a file may have a function of its own in its place.
+--- Raises E(shape) for shapes that the network does not support (not for users). This one accepts
+-- all; a module made from a file may replace it.
 -- @tparam {DataDesc,...} data
 -- @string func for errors
 function Module:_accept_shapes(data, func)                  -- luacheck: ignore self data func
 end
 
 
---- Binds executors for other shapes (not for users). If a parameter would have another shape, the
--- error names the input that causes it.
+--- Binds executors for other shapes (not for users). If this would change the shape of a parameter,
+-- the error names the input that causes it.
 -- @tparam {DataDesc,...} data
 -- @tparam ?table labels descriptions
 -- @string func for errors
@@ -237,8 +239,8 @@ function Module:_reshape(data, labels, func)
 end
 
 
--- Binds executors for a batch without labels. They have labels nevertheless if some were bound,
--- since later batches of this size may have them.
+-- Binds executors for a batch without labels. If labels were bound before, the executors have
+-- labels too, since later batches of this size may have them.
 local function reshape_unlabelled(self, data)
   local group = self._exec_group
   if group:choose_by_data(data) then
@@ -256,7 +258,8 @@ local function reshape_unlabelled(self, data)
 end
 
 
--- Binds again if the batch has other shapes than the current executors, or labels that they lack.
+-- Binds again if the batch's shapes differ from those of the current executors, or if these lack
+-- its labels.
 local function adapt(self, batch, is_train)
   local group = self._exec_group
   local parts = is_plain(batch) and batch
@@ -286,10 +289,10 @@ end
 
 local FORWARD = args.form("Module:forward", { { "data_batch", "any" }, { "is_train", "boolean?" } })
 
---- Runs a batch forward; batches of other shapes than bound are fine.
+--- Runs a batch forward. Its shapes may differ from the bound ones; new executors are then bound.
 -- @param data_batch DataBatch, table `{data = ..., label = ...}`, or a list of
 --   batches, one for each device
--- @bool[opt] is_train as bound
+-- @bool[opt] is_train default: `for_training` of bind
 function Module:forward(data_batch, is_train)
   self:_need("forward", "binded", "params_initialized")
   if is_train == nil and is_plain(data_batch) and data_batch.data_batch then
@@ -313,7 +316,7 @@ end
 
 local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any?" } })
 
---- Computes the gradients of the last forward.
+--- Computes the gradients for the last forward.
 -- @param[opt] out_grads gradients of the outputs, for heads that are not losses
 function Module:backward(...)
   self:_need("backward", "binded", "params_initialized", "for_training")

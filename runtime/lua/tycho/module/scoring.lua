@@ -1,4 +1,4 @@
---- Running over data: `score`, `iter_predict` and `predict` of all modules.
+--- Runs modules over data: `score`, `iter_predict` and `predict` of all modules.
 --
 -- @module tycho.module.scoring
 
@@ -27,11 +27,11 @@ local SCORE = args.form("Module:score", {
 })
 
 
---- Runs over data and updates a metric.
+--- Runs over data and computes a metric.
 -- @param eval_data iterator
 -- @param eval_metric metric, name, function or list
 -- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true,
---   epoch = 0 (for callbacks), count_pad = true (whether rows that fill the last batch count)
+--    epoch = 0 (for callbacks), count_pad = true (whether padding rows of the last batch count)
 -- @treturn table list of `{name, value}`
 function BaseModule:score(...)
   self:_need("score", "binded", "params_initialized")
@@ -66,7 +66,7 @@ local ITERATE = args.form("Module:iter_predict", {
 })
 
 
--- Returns the outputs without the rows that only fill the batch, as views.
+-- Returns the outputs without the padding rows of the batch, as views.
 local function trimmed(self, batch)
   local list, pad, func = {}, batch.pad or 0, self:_func("predict")
   for i, x in ipairs(self:get_outputs()) do
@@ -91,9 +91,8 @@ local predictions = iterate.alike(function(self, a)
 end)
 
 
---- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
--- outputs are views that the next step overwrites; rows that fill the last batch are
--- left out; nbatch counts from 0.
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The outputs
+-- are views, without padding rows, that the next step overwrites; nbatch counts from 0.
 -- @param eval_data iterator
 -- @tparam[opt] table options num_batch, reset = true
 function BaseModule:iter_predict(...)
@@ -114,6 +113,7 @@ local PREDICT = args.form("Module:predict", {
 })
 
 
+-- Runs one array forward and returns a copy of the first output.
 local function predict_array(self, x)
   x = class.is_array(x) and x or nd._as_array(x, "float32", self:_func("predict"))
   self:forward(io_data.DataBatch{ data = { x } })
@@ -121,7 +121,8 @@ local function predict_array(self, x)
 end
 
 
--- Joins the batches' outputs, output by output.
+-- Joins the outputs of batches, output by output; E(value) if batches have different numbers of
+-- outputs.
 local function merge(self, batches, always_list)
   local result = {}
   for k = 1, #batches[1] do
@@ -140,11 +141,12 @@ local function merge(self, batches, always_list)
 end
 
 
---- Returns the outputs for all rows of an iterator, or for one array.
--- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
+--- Returns the outputs for all rows of an iterator, or for one array, without padding rows.
+-- @param eval_data iterator, or NDArray or nested table (is_train is then `for_training` of bind,
+--   and the result is the first output)
 -- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each
 --   batch), reset = true, always_output_list = false
--- @return an NDArray when there is one output, else a list; an empty list without batches
+-- @return an NDArray if there is one output, else a list; an empty list if there are no batches
 function BaseModule:predict(...)
   self:_need("predict", "binded", "params_initialized")
   local a, batches = PREDICT(...), {}

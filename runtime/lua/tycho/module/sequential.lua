@@ -5,8 +5,8 @@
 --     s:fit{ train_data = it, num_epoch = 2 }
 --
 -- The outputs of one module are the data of the next; gradients go back the same way. A module with
--- `take_labels` gets the batch's labels and takes part in metrics; with `auto_wiring` what comes in
--- is renamed to its data names.
+-- `take_labels` gets the batch's labels and is part of metrics; with `auto_wiring` its inputs are
+-- renamed to its data names.
 --
 -- @module tycho.module.sequential
 
@@ -84,7 +84,7 @@ end
 local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 
 
--- Returns descriptions under the names of a module's inputs.
+-- Returns copies of descriptions, renamed to a module's data names.
 local function rewired(m, descs)
   local names, list = m.data_names, {}
   if #names ~= #descs then
@@ -99,7 +99,7 @@ local function rewired(m, descs)
 end
 
 
---- Binds all modules, one after the other.
+--- Binds all modules in order.
 function SequentialModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then
@@ -130,7 +130,7 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- Returns the results of a method of all modules, merged by name.
+-- Merges, by name, the tables of parameters that a method of each module returns.
 local function gathered(self, method)
   self:_need("get_params", "binded", "params_initialized")
   local arg_params, aux_params = {}, {}
@@ -202,7 +202,7 @@ function SequentialModule:_own_params(given)
 end
 
 
--- Compares given parameters with those of all modules together.
+-- Raises an error if given parameters do not fit those of all modules together.
 local function check_given(self, a, allow_extra, method)
   local own_args, own_auxs = self:_own_params(a.arg_params)
   if own_args then
@@ -216,7 +216,7 @@ end
 
 local INIT = args.form("SequentialModule:init_params", BaseModule.INIT_PARAMS)
 
---- Gives the parameters of all modules their first values.
+--- Gives the parameters of all modules their first values; see `Module:init_params`.
 function SequentialModule:init_params(...)
   local a = INIT(...)
   if self:_is_done("init_params", "params_initialized", a.force_init) then
@@ -236,7 +236,7 @@ end
 
 local SET = args.form("SequentialModule:set_params", BaseModule.SET_PARAMS)
 
---- Sets the parameters of all modules, with the errors of `Module:set_params`.
+--- Sets the parameters of all modules; raises the errors of `Module:set_params`.
 function SequentialModule:set_params(...)
   local a = SET(...)
   if self:_is_done("set_params", "params_initialized", a.force_init) then
@@ -271,7 +271,7 @@ function SequentialModule:init_optimizer(...)
 end
 
 
--- Returns the lists that a method of all modules returns, joined.
+-- Joins the lists that a method of each module returns.
 local function joined(self, method)
   local list = {}
   for _, m in ipairs(self._modules) do
@@ -310,7 +310,7 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
--- Returns the descriptions of a module's outputs as data of the next one.
+-- Returns descriptions of a module's outputs as data of the next module.
 local function provided(m, outputs)
   local bound, list = m.data_shapes or {}, {}
   for i, x in ipairs(outputs) do
@@ -372,7 +372,7 @@ function SequentialModule:get_input_grads(...)
 end
 
 
---- Updates a metric with the modules that take labels.
+--- Updates a metric with the outputs of the modules that take labels.
 function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
   self:_need("update_metric", "binded", "params_initialized")
   eval_metric, labels, pre_sliced =

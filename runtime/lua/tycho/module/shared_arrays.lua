@@ -1,9 +1,8 @@
---- How a group of executors is bound: where arrays are, which memory they share. For
--- `module/executor_group.lua`, whose fields these functions read.
+--- Binds an executor of a group and decides which arrays and which memory it shares. These
+-- functions read the fields of groups (module/executor_group.lua).
 --
--- What groups have in common on one device: args, grads and auxs by name, a buffer for each other
--- input (of which executors use the first elements), and `base`, the executor whose memory pool all
--- others use.
+-- Groups share, for each device: args, grads and auxs by name, a buffer for each other input
+-- (executors use its first elements), and `base`, the executor whose memory pool all others use.
 --
 -- @module tycho.module.shared_arrays
 
@@ -23,7 +22,7 @@ local null, value, is_plain = values.null, values.value, values.is_plain
 
 local shared_arrays = {}
 
-local FUNC = "Module:bind"                               -- who mostly makes groups, for errors
+local FUNC = "Module:bind"                               -- who usually makes groups, for errors
 
 
 -- Devices -----------------------------------------------------------------------------------------
@@ -34,8 +33,8 @@ local function fail_contexts(n, expected)
 end
 
 
---- Returns one table group -> context per device, from a list of such tables or from one table
--- group -> context or contexts.
+--- Returns one table group -> context for each device, from a list of such tables or from one table
+-- group -> context or list of contexts.
 -- @tparam ?table given
 -- @int n number of devices
 function shared_arrays.group_contexts(given, n)
@@ -64,7 +63,7 @@ function shared_arrays.group_contexts(given, n)
 end
 
 
--- Returns the device of each variable by its group, if it is not the executor's own.
+-- Returns the device of each variable whose group has a context, by name.
 local function find_devices(self, i)
   local contexts, devices = self._group2ctxs[i], {}
   for name, attrs in pairs(contexts and self._attrs or {}) do
@@ -77,8 +76,8 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- Returns an empty set of arrays of one device. `wanting` holds, for each gradient, the set of
--- groups that have it; `states`: module/group_states.lua.
+--- Returns an empty set of arrays for one device. `wanting` holds, for each gradient, the set of
+-- groups that use it; `states` is for module/group_states.lua.
 function shared_arrays.new()
   return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {}, states = {} }
 end
@@ -95,7 +94,8 @@ local function fail_shared(name, code, expected, got)
 end
 
 
--- Returns a parameter, its gradient or an auxiliary state: the one that exists, or a new one.
+-- Returns a parameter, its gradient or an auxiliary state; it is made if it does not exist. An
+-- existing one of another shape or type is an error.
 local function shared_array(store, want)
   local x = store[want.name]
   if not x then
@@ -110,8 +110,8 @@ local function shared_array(store, want)
 end
 
 
--- Returns the array of an input: the first elements of the buffer of that name,
--- which grows by being replaced.
+-- Returns the array of an input: the first elements of the buffer of that name. A buffer that is
+-- too small is replaced.
 local function buffer_array(shared, key, want)
   local x, size = shared.buffers[key], tables.product(want.shape)
   if not x or x._size < size or x.dtype ~= want.dtype or x._device ~= want.device then
@@ -124,7 +124,7 @@ end
 
 -- Binding -----------------------------------------------------------------------------------------
 
--- Returns the option that has to be given for an argument without a known shape.
+-- Returns the option that would give the shape of an argument, as text; nil if no option would.
 local function missing_option(self, name)
   if tables.positions(self._label_arguments)[name] then
     return "'label_shapes'"
@@ -134,6 +134,7 @@ local function missing_option(self, name)
 end
 
 
+-- Raises E(shape) or E(dtype) for the first argument whose shape or type is unknown.
 local function fail_incomplete(self, kind, list, is_known)
   for i, name in ipairs(self.arg_names) do
     if not is_known(list[i]) then
@@ -155,8 +156,8 @@ local function infer_shapes(self, shapes)
 end
 
 
--- Returns the types of arguments and auxiliary states, inferred from those of the inputs; arguments
--- without a type are float32.
+-- Returns the types of arguments and auxiliary states, inferred from those of the inputs; float32
+-- for arguments whose type does not follow.
 local function infer_types(self, types)
   local found = self._bound_symbol:infer_type_partial(types)
   local given = {}
@@ -184,14 +185,15 @@ local function infer_slowly(self, shapes, types)
 end
 
 
--- Returns the type of an input: its description's, unless it is data whose variable has a type of
--- its own.
+-- Returns the type of an input: that of a data variable if it has one, else that of the
+-- description.
 local function input_type(self, d, is_data)
   local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
   return code and code >= 0 and args.DTYPE_NAMES[code] or d.dtype
 end
 
 
+-- Returns the shapes, with the rows of `range`, and the types of inputs by name.
 local function describe_inputs(self, data, labels, range)
   local shapes, types = {}, {}
   for _, part in ipairs{ data, labels or {} } do
@@ -210,7 +212,7 @@ local function describe_inputs(self, data, labels, range)
 end
 
 
--- Returns the gradient of a parameter, until no group has it any more.
+-- Returns the gradient of a parameter, and records that the group uses it.
 local function gradient_array(self, shared, want)
   local groups = shared.wanting[want.name] or setmetatable({}, { __mode = "k" })
   shared.wanting[want.name], groups[self] = groups, true
@@ -218,7 +220,7 @@ local function gradient_array(self, shared, want)
 end
 
 
---- Frees the gradients that neither this group nor another one has any more.
+--- Frees the gradients that no group uses any more.
 -- @param self group
 -- @tparam table shared
 function shared_arrays.drop_gradients(self, shared)
@@ -246,8 +248,8 @@ local function argument_arrays(self, shared, want)
 end
 
 
--- Returns an auxiliary state: the group's, an optimizer's, or an executor's own
--- (the rates of a fused update).
+-- Returns the array of an auxiliary state: the group's, the optimizer's, the loss scale's, or a new
+-- one for this executor.
 local function auxiliary_array(self, shared, want)
   if self._is_aux[want.name] then
     return shared_array(shared.auxs, want)
@@ -257,6 +259,7 @@ local function auxiliary_array(self, shared, want)
 end
 
 
+-- Returns the arrays of arguments, gradients and auxiliary states of device i.
 local function bind_arrays(self, i, shapes, types)
   local shared, own, devices = self._shared[i], self.contexts[i]._device, find_devices(self, i)
   local found = symbol._find_variables(self._bound_symbol, shapes, types)
@@ -274,12 +277,12 @@ local function bind_arrays(self, i, shapes, types)
 end
 
 
---- Returns an executor on device i for its range of the batch.
+--- Binds an executor on device i for its range of the batch.
 -- @param self group
--- @int i device
+-- @int i number of the device, from 1
 -- @tparam {DataDesc,...} data
 -- @tparam ?{DataDesc,...} labels
--- @tparam {int,int} range
+-- @tparam {int,int} range of rows, {begin, end} from 0, the end excluded
 function shared_arrays.bind(self, i, data, labels, range)
   local list, grads, auxs = bind_arrays(self, i, describe_inputs(self, data, labels, range))
   local shared, reqs = self._shared[i], {}

@@ -1,4 +1,4 @@
---- Use of a store in training: choosing it, passing it the parameters, updating through it.
+--- Use of a key-value store in training: chooses it, passes parameters to it, updates through it.
 --
 -- @module tycho.module.stores
 
@@ -9,7 +9,7 @@ local value = require("tycho.core.values").value
 
 local stores = {}
 
-local BIG = 16 * 1024 * 1024             -- elements: larger ones are not updated in a "local" store
+local BIG = 16 * 1024 * 1024             -- elements: a "local" store does not update larger ones
 
 
 local function updates_on_store(kv)
@@ -28,11 +28,11 @@ local function has_big(arg_params)
 end
 
 
---- Returns the store for a training, and whether it updates the parameters. With one device there
--- is none.
+--- Returns the store for a training, and whether it updates the parameters. There is no store for
+-- one device, unless the name contains "dist" or the store is given as an object.
 -- @param kvstore name, store, or `ty.null`
--- @int num_device
--- @tparam table arg_params
+-- @int num_device number of devices
+-- @tparam table arg_params by name
 -- @return store or nil
 -- @treturn bool update_on_kvstore
 function stores.create(kvstore, num_device, arg_params)
@@ -53,13 +53,13 @@ function stores.create(kvstore, num_device, arg_params)
 end
 
 
---- Gives parameters to a store.
+--- Passes parameters to a store.
 -- @param kvstore
--- @tparam table param_arrays per parameter a list over devices
+-- @tparam table param_arrays for each parameter a list over devices
 -- @tparam table arg_params host arrays by name
 -- @tparam {string,...} param_names keys
--- @bool update_on_kvstore whether devices take the store's values
--- @bool[opt] in_place whether sums over ranks take the place of the gradients
+-- @bool update_on_kvstore whether the devices' arrays receive the store's values
+-- @bool[opt] in_place whether sums over ranks replace the gradients
 function stores.initialize(kvstore, param_arrays, arg_params, param_names, update_on_kvstore,
     in_place)
   for k, name in ipairs(param_names) do
@@ -78,7 +78,7 @@ function stores.initialize(kvstore, param_arrays, arg_params, param_names, updat
 end
 
 
--- Returns the gradients and weights of each device, kept in u, so that a step makes no new lists.
+-- Returns the gradients and weights of each device; the lists are stored in u and used again.
 local function lists_of_devices(u)
   if not u.devices then
     u.devices = {}
@@ -107,7 +107,7 @@ end
 
 
 --- Makes executors compute gradients in the order in which a store of several ranks sends them.
--- @tparam table u as for `update`; keeps the buckets
+-- @tparam table u as for `update`; the store's buckets are stored in it
 -- @param kvstore
 -- @tparam {Executor,...} execs
 function stores.cut_backward(u, kvstore, execs)
@@ -121,9 +121,9 @@ end
 
 
 --- Updates parameters through a store or an updater.
--- @tparam table u names, grads and weights (per name a list over devices), index
---   (number of each name, from 0), kvstore, update_on_kvstore, updater; kept between
---   steps, it keeps lists for them, too
+-- @tparam table u names, grads and weights (for each name a list over devices), index (number of
+--   each name, from 0), kvstore, update_on_kvstore, updater. Pass the same table in each step:
+--   lists are stored in it
 function stores.update(u)
   local out = u.update_on_kvstore and u.weights or u.grads
   if u.kvstore and u.kvstore._buckets then               -- several ranks: few messages

@@ -1,5 +1,5 @@
---- What a network is made of: shapes, parameters, operations, memory, and after a profile each
--- layer's share of the time. Adds a method to Module.
+--- Summary of a network: shapes, parameters, operations, memory and, after a profile, each layer's
+-- share of the time. Adds a method to Module.
 --
 -- @module tycho.module.summary
 
@@ -17,15 +17,15 @@ local Module = {}                                        -- methods, for module/
 local BACKWARD = "_backward$"
 
 --- A list of layers: name, op, shape, parameters, flops, bytes, time. Fields: parameters, flops,
--- bytes, time (sums), memory (of the module, where it is bound).
+-- bytes, time (sums), memory (of the module, if it is bound).
 -- @type Summary
 local Summary = Class:extend("Summary")
 
 
 -- Time --------------------------------------------------------------------------------------------
 
--- Returns the nanoseconds of each node, forward and backward, in what the profiler has summed, and
--- those of all nodes. Operators that ran as one count for the first of them.
+-- Returns the nanoseconds of each node, forward and backward together, from the profiler's sums,
+-- and the sum over all nodes. Time of operators that ran as one counts for the first of them.
 local function sum_times(order)
   local known, times, total = {}, {}, 0
   for _, n in ipairs(order) do
@@ -53,6 +53,7 @@ local function shapes_of_outputs(n, shapes)
 end
 
 
+-- Returns the bytes of a node's outputs.
 local function count_bytes(n, shapes, dtypes)
   local sum = 0
   for k, shape in ipairs(shapes) do
@@ -63,6 +64,7 @@ local function count_bytes(n, shapes, dtypes)
 end
 
 
+-- Returns the number of operations of a node.
 local function operations(n, shapes)
   local ins = {}
   for i, input in ipairs(n.inputs) do
@@ -101,6 +103,8 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
+-- Returns lines with the cells of rows in columns, numbers aligned to the right, and the widths of
+-- the columns.
 local function aligned(rows, is_number)
   local widths, lines = {}, {}
   for _, row in ipairs(rows) do
@@ -161,13 +165,13 @@ end
 local FORM = args.form("Module:summary", { { "shape", "dict?" } })
 
 --- Returns a summary of the network: `print(mod:summary())` is a table with the shapes, parameters,
--- operations and bytes of each layer. Operations are those of a forward pass: products exactly,
--- two for each pair of factors, others one for each element. After a profile of this network
--- (`ty.profiler` with `aggregate_stats`, an epoch, say) the last column is each layer's share of
--- the time, forward and backward.
--- @tparam[opt] table shape argument name -> shape; those that the module is bound with by default
+-- operations and bytes of each layer. Operations are those of a forward pass: for products two for
+-- each pair of factors (a multiplication and an addition), for other operators one for each
+-- element. After a profile of this network (`ty.profiler` with `aggregate_stats`, for example over
+-- an epoch) the last column is each layer's share of the time, forward and backward.
+-- @tparam[opt] table shape argument name -> shape; default: the bound shapes
 -- @treturn Summary list of `{name, op, shape, parameters, flops, bytes, time}` with the sums
--- @raise E(shape) where shapes are missing
+-- @raise E(shape) if shapes are missing
 function Module:summary(...)
   local a, given = FORM(...), {}
   for _, list in ipairs(self.binded and { self.data_shapes, self.label_shapes or {} } or {}) do

@@ -1,4 +1,4 @@
---- A training as TensorBoard shows it: `ty.callback.TensorBoard`.
+--- A callback that writes a training for TensorBoard: `ty.callback.TensorBoard`.
 --
 -- @module tycho.module.tensorboard
 
@@ -11,7 +11,7 @@ local pairs = require("tycho.core.iterate").pairs
 local ranks = require "tycho.module.ranks"
 local ty_now = require("tycho.core.ffi").C.ty_profile_now
 
---- Writes what a training does as event files. Fields: writer, step (batches since the start).
+--- Writes a training as event files. Fields: writer, step (batches since the start).
 -- @type TensorBoard
 local TensorBoard = Class:extend("TensorBoard")
 
@@ -21,11 +21,11 @@ local FORM = args.form("callback.TensorBoard", {
 })
 
 
---- Makes the folder and a file in it.
--- @string dir of the run, "runs/first"
+--- Makes the folder and an event file in it.
+-- @string dir folder of the run, such as "runs/first"
 -- @tparam[opt] table options period (10: batches between points of a curve), histograms (true: of
 --   all parameters after each epoch), graph (true: the network), hparams (numbers, texts and
---   booleans by name: the run becomes a row of TensorBoard's table), on_error ("stop" raises where
+--    booleans by name: the run becomes a row of TensorBoard's table), on_error ("stop" raises if
 --   the file cannot be written, "warn" continues without it)
 function TensorBoard:init(...)
   local a = FORM(...)
@@ -42,8 +42,8 @@ function TensorBoard.__tostring(self)
 end
 
 
--- Calls f, which writes. With on_error = "warn" a failure is logged, and the training continues
--- without writing.
+-- Calls f, which writes to the file. With on_error = "warn" a failure is logged, and the training
+-- continues without event files.
 function TensorBoard:_attempt(f)
   local ok, e = pcall(f)
   if ok then
@@ -56,8 +56,8 @@ function TensorBoard:_attempt(f)
 end
 
 
--- Writes the metric's values. Where a local value is NaN, since another callback cleared the local
--- sums at this batch, the value of the epoch is written.
+-- Writes the metric's values. A local value is NaN if another callback has just cleared the local
+-- sums; the value over the epoch is written then.
 local function add_metric(self, part, metric)
   local whole = metric and metric:get_global_name_value() or {}
   for i, pair in ipairs(metric and metric:get_name_value() or {}) do
@@ -69,7 +69,7 @@ local function add_metric(self, part, metric)
 end
 
 
--- Returns the batches of an epoch if the iterator has a number of rows; else 0.
+-- Returns the number of batches in an epoch if the iterator has a number of rows, else 0.
 local function batches_of(data)
   local rows, size = rawget(data or {}, "num_data"), rawget(data or {}, "batch_size")
   return type(rows) == "number" and type(size) == "number" and size > 0
@@ -78,7 +78,7 @@ end
 
 
 -- Writes the graph and the hyperparameters after the first batch, when they are known. The step of
--- a resumed training begins at its epoch.
+-- a resumed training starts with its epoch.
 local function begin(self, param)
   local where, module = param.locals or {}, (param.locals or {}).self
   self._begun = true
@@ -142,13 +142,14 @@ local function after_epoch(self, arg_params, aux_params)
     end
   end
   self.writer:flush()
-  self._since = nil                                      -- a validation is no training
+  self._since = nil                                      -- the rate does not include validation
 end
 
 
 --- Writes the values of a batch, an epoch or a validation. `fit` calls it: one object serves as
 -- `batch_end_callback`, `epoch_end_callback` and `eval_end_callback`.
--- @param what of a batch or a validation, `{epoch, nbatch, eval_metric, locals}`; else the epoch
+-- @param what the table `{epoch, nbatch, eval_metric, locals}` after a batch or a validation, the
+--   number of the epoch after an epoch
 -- @param[opt] _ the symbol
 -- @tparam[opt] table arg_params
 -- @tparam[opt] table aux_params

@@ -1,4 +1,4 @@
--- `tycho --top PID`: the state of a running training.
+-- `tycho --top PID`: shows the state of a running training.
 
 local native = require "tycho.core.ffi"
 local top_file = require "tycho.module.top_file"
@@ -6,7 +6,7 @@ local units = require "tycho.core.units"
 
 local top = {}
 
-local LOOK = 1                           -- seconds between two looks
+local LOOK = 1                           -- seconds between two reads
 
 -- The command -------------------------------------------------------------------------------------
 
@@ -19,6 +19,7 @@ usage: tycho --top [PID] [--once]
 local STATES = { starts = "starts", trains = "trains", validates = "validates", done = "is done",
   interrupted = "was interrupted", failed = "has failed" }
 
+-- Returns the lines that show a training's figures.
 local function format_lines(f)
   local state = STATES[f.state] or f.state
   if f.stale and (f.state == "starts" or f.state == "trains" or f.state == "validates") then
@@ -44,6 +45,7 @@ local function format_lines(f)
 end
 
 
+-- Prints all running trainings of this user once.
 local function show_all()
   local shown = 0
   for _, pid in ipairs(top_file.all()) do
@@ -61,6 +63,7 @@ end
 
 local UP, CLEAR = "\27[%dA", "\27[J"
 
+-- Shows a training until its process ends.
 local function follow(pid)
   local before = 0
   while true do
@@ -86,8 +89,8 @@ end
 
 -- Runs the command `tycho --top`.
 -- @string _ "--top"
--- @string ... what follows it
--- @treturn int the exit status; errors are raised
+-- @string ... the arguments after it
+-- @treturn int the exit status; failures raise errors
 function top.main(_, ...)
   local pid, once
   for _, word in ipairs{ ... } do

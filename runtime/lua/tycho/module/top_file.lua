@@ -1,10 +1,10 @@
---- The file that a training writes about itself for `tycho --top` (part of `fit`).
+--- The file in which a training describes itself for `tycho --top` (part of `fit`).
 --
--- Where TYCHO_TOP=1, `fit` writes a small file, PID in a folder of this user in memory:
--- /dev/shm/tycho-top-UID, or the same in TMPDIR or /tmp. It is replaced as a whole, so a reader
--- sees no half of one, and no lock is left by a process that is killed. The file names the
--- process's start: one whose process has ended, or whose number another process has by now, is
--- stale. The folder is closed to other users, and one that is another user's is refused.
+-- If TYCHO_TOP=1, `fit` writes a small file called PID to a folder of this user: TYCHO_TOP_DIR if
+-- set, else tycho-top-UID in /dev/shm, TMPDIR or /tmp. The file is always replaced as a whole, so a
+-- reader never sees a part of one, and a killed process leaves no lock. The file contains the start
+-- time of its process. It is stale if the process has ended, or if another process now has its
+-- number. Other users cannot read the folder, and a folder that belongs to another user is refused.
 --
 -- @module tycho.module.top_file
 
@@ -18,10 +18,10 @@ local native = require "tycho.core.ffi"
 local top_file = {}
 
 local FORMAT = "tycho-top 1"             -- the first line of a file
-local PERIOD = 0.5                       -- seconds between two writings
-local LONGEST = 65536                    -- bytes of a file
+local PERIOD = 0.5                       -- seconds between two writes
+local LONGEST = 65536                    -- most bytes that are read of a file
 
---- Returns whether trainings write the file.
+--- Returns whether the environment asks for the file.
 function top_file.asked()
   return os.getenv("TYCHO_TOP") == "1"
 end
@@ -39,8 +39,8 @@ local function read(path)
 end
 
 
--- Returns the number of a process and when it started, in ticks since the start of the system; nil
--- if it does not exist. The name of the program, in brackets, may contain spaces and brackets.
+-- Returns the number of a process and its start time, in ticks since the start of the system; nil
+-- if it does not exist. The program's name, in brackets, may contain spaces and brackets.
 local function process(pid)
   local text = read(("/proc/%s/stat"):format(pid))
   local number, rest = (text or ""):match("^(%d+) %(.*%) (.*)$")
@@ -60,7 +60,7 @@ local function read_user(pid)
 end
 
 
---- Returns the folder of this user's files.
+--- Returns the folder of this user's files, which need not exist.
 -- @treturn string
 function top_file.folder()
   local home = os.getenv("TYCHO_TOP_DIR")
@@ -82,6 +82,7 @@ local function number_text(v)
 end
 
 
+-- Returns the text of the file.
 local function format_figures(file, figures)
   local lines = { FORMAT, "pid=" .. file.pid, "start=" .. file.start, "script=" .. file.script,
     "time=" .. os.time() }
@@ -113,7 +114,7 @@ end
 local File = Class:extend("TopFile")
 top_file.File = File
 
--- Calls f. A training continues if its file cannot be written; this is logged once.
+-- Calls f. If it cannot write the file, this is logged once and the training continues.
 local function attempt(self, f)
   local ok, e = pcall(f)
   if not ok then
@@ -139,8 +140,8 @@ function File:init()
 end
 
 
---- Replaces the file, at most twice a second unless `must`.
--- @tparam table figures of a Progress
+--- Replaces the file, at most twice a second unless `must` is set.
+-- @tparam table figures the field `figures` of a Progress
 -- @bool[opt] must
 function File:write(figures, must)
   local now = tonumber(native.C.ty_profile_now()) * 1e-9
@@ -160,6 +161,7 @@ local function fail(code, pid, message, ...)
 end
 
 
+-- Returns the figures in a file's text; raises E(format) if it is damaged.
 local function parse(text, path, pid)
   local figures = { metrics = {} }
   if text:sub(1, #FORMAT + 1) ~= FORMAT .. "\n" then
@@ -182,11 +184,11 @@ local function parse(text, path, pid)
 end
 
 
---- Returns the figures that a training has written.
+--- Returns the figures in a training's file.
 -- @int pid
--- @treturn table epoch, epochs, batch, batches, rate, eta, memory, metrics, state ...; stale: its
---   process has ended
--- @raise E(io): it is missing or belongs to another user; E(format): it is damaged
+-- @treturn table epoch, epochs, batch, batches, rate, eta, memory, metrics, state and others;
+--   stale: whether its process has ended
+-- @raise E(io): the file is missing or belongs to another user; E(format): it is damaged
 function top_file.read(pid)
   local own, owner = top_file.folder(), read_user(pid)
   local path = ("%s/%d"):format(own, pid)

@@ -1,9 +1,9 @@
 --- The whole state of a training in one file: `save_state` and `load_state` of all modules.
 --
--- In it: parameters, auxiliary states, the optimizer with its states and counts, what compression
--- of gradients kept back, the random state of all devices, the place of the iterator, and the epoch
--- and batch. Writing is atomic. A training that is loaded from it goes on bit by bit as it would
--- have without the interruption.
+-- The file contains parameters, auxiliary states, the optimizer with its states and counts,
+-- residuals of gradient compression, the random state of all devices, the position of the iterator,
+-- and the epoch and batch. It is replaced atomically. A training that continues from it gives
+-- bit-equal results to one without the interruption.
 --
 -- @module tycho.module.training_state
 
@@ -17,7 +17,7 @@ local tables = require "tycho.core.tables"
 
 local BaseModule = {}                                    -- methods, for module/base.lua
 
-local KIND = "training"                                  -- what such a file says it is
+local KIND = "training"                                  -- marks the contents of the file
 
 local SAVE = args.form("Module:save_state", {
   { "path", "path" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 },
@@ -37,10 +37,10 @@ local function read_position(it)
 end
 
 
---- Writes the state of the training.
+--- Writes the state of the training to a file.
 -- @string path
--- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch,
---   early, loss_scale (given back by load_state)
+-- @tparam[opt] table options train_data (an iterator whose position is saved), epoch, nbatch,
+--   early, loss_scale (the last four are returned by load_state)
 function BaseModule:save_state(...)
   local a = SAVE(...)
   local arg_params, aux_params = self:_read_params()
@@ -63,7 +63,8 @@ function BaseModule:save_state(...)
 end
 
 
--- Compares saved states with the optimizers; returns functions that restore them.
+-- Compares saved states with the optimizers, and returns a function for each that restores it;
+-- E(state) if they do not fit.
 local function prepare_optimizers(self, states)
   local list, func = self:_updaters(), self:_func("load_state")
   if type(states) ~= "table" or #list ~= #states then
@@ -81,6 +82,7 @@ local function prepare_optimizers(self, states)
 end
 
 
+-- Restores the optimizers and warns of settings that differ from the given ones.
 local function set_optimizers(self, commits)
   for i, pair in ipairs(self:_updaters()) do
     local updater, given = pair[1], pair[1].optimizer
@@ -98,7 +100,7 @@ local function set_optimizers(self, commits)
 end
 
 
--- Gives parameters the indices that they were saved with; others get the next ones.
+-- Sets the indices of parameters to the saved ones; parameters without one get the next numbers.
 local function set_numbers(self, saved)
   local index = rawget(self, "_param_index")
   local names, n = {}, 0
@@ -126,7 +128,7 @@ local function put_numbers_back(self, before)
 end
 
 
--- Sets parameters and optimizers, all or nothing.
+-- Sets parameters and optimizers; if one of them fails, nothing is changed.
 local function set_all(self, state)
   local before = tables.copy(rawget(self, "_param_index"))
   set_numbers(self, state.param_index)
@@ -143,10 +145,10 @@ local function set_all(self, state)
 end
 
 
---- Continues from a saved state. The module is bound and has an optimizer of the same kind, whose
--- other settings become the saved ones; another kind is E(state).
--- @string path foreign or truncated E(format)
--- @tparam[opt] table options train_data: put back to its place
+--- Continues from a saved state. The module must be bound and have an optimizer of the same class,
+-- else E(state) is raised; the optimizer's settings become the saved ones.
+-- @string path E(format) if the file has another format or is truncated
+-- @tparam[opt] table options train_data: an iterator that is set to its saved position
 -- @treturn table `{epoch, nbatch, early, loss_scale}`
 function BaseModule:load_state(...)
   local a = LOAD(...)

@@ -13,7 +13,7 @@ local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 
--- Returns the symbol and the parameters: given, or read from files; raises E(io).
+-- Returns the symbol and the parameters, which are given or read from files; raises E(io).
 local function read_network(a, func)
   if type(a.symbol) ~= "string" then
     return a.symbol, a.params
@@ -33,7 +33,8 @@ local function read_network(a, func)
 end
 
 
--- Returns parameters, given or in a file, as name -> array, without the prefixes "arg:" and "aux:".
+-- Returns parameters that are given or in a file, as name -> array, without the prefixes "arg:" and
+-- "aux:".
 local function load_arrays(params, func)
   if type(params) == "string" then
     params = array_files.load(params)
@@ -49,7 +50,8 @@ local function load_arrays(params, func)
 end
 
 
--- Returns input -> sizes, from such a table, or from a list of shapes in the order of the inputs.
+-- Returns input -> sizes, from a table of this form or from a list of shapes in the order of the
+-- inputs.
 local function list_shapes(given, net, params, func)
   if given == nil or given[1] == nil then
     return given or {}

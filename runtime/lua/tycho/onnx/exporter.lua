@@ -1,8 +1,9 @@
 --- Converts a symbol and its parameters to an ONNX file (not for users; `ty.onnx.export_model`).
 --
 -- Nodes are written in the symbol's order by converters, the functions of the tables in
--- onnx/to_*.lua. Values that depend on parameters alone are computed at once. Shapes are inferred
--- twice, with different sizes of the dynamic axes: a size that differs stays open, under a name.
+-- onnx/to_*.lua. Values that depend on parameters only are computed during the export. Shapes are
+-- inferred twice, with different sizes of the dynamic axes: a size that differs stays open and has
+-- a name.
 --
 -- @module tycho.onnx.exporter
 
@@ -33,8 +34,8 @@ Export.__index = Export
 
 local LEAST_OPSET, MOST_OPSET = 13, 24
 
--- The first version of files (ModelProto.ir_version) that may name an opset (onnx/onnx,
--- docs/Versioning.md).
+-- The lowest version of the file format (ModelProto.ir_version) that may name an opset
+-- (docs/Versioning.md of the repository onnx/onnx).
 local IR_VERSIONS = { [19] = 9, [20] = 9, [21] = 10, [22] = 10, [23] = 11, [24] = 12 }
 local LEAST_IR_VERSION = 8
 -- TensorProto.DataType
@@ -175,7 +176,8 @@ Export.float = export.float
 
 -- Writing nodes -----------------------------------------------------------------------------------
 
--- Returns a name that is not in use, and uses it: the hint itself, or with a number after it.
+-- Returns a name that is not in use, and reserves it: the hint itself, or the hint with a number
+-- appended.
 function Export:free_name(hint)
   local name = hint
   while self.names[name] do
@@ -189,7 +191,7 @@ end
 
 --- Adds a node to the graph that is being written.
 -- @string op ONNX's operator
--- @tparam {string,...} inputs names of values, "" for an absent one
+-- @tparam {string,...} inputs names of values, "" for an omitted one
 -- @tparam[opt] table attrs name -> value; numbers are integers, floats are made by `export.float`
 -- @int[opt=1] count number of outputs
 -- @treturn string,... names of the outputs
@@ -210,7 +212,7 @@ end
 
 --- Adds a constant array to the graph.
 -- @tparam NDArray x
--- @string[opt] hint what its name begins with
+-- @string[opt] hint start of its name
 -- @treturn string its name
 function Export:array(x, hint)
   local name = self:free_name(hint or self.hint .. "_const")
@@ -257,8 +259,9 @@ function Export:refuse(text, ...)
 end
 
 
---- Adds a Reshape to another shape, or nothing if the shape is the same. A dynamic size is that of
--- the same axis of x, or -1, which only one can be: otherwise it raises E(unsupported).
+--- Adds a Reshape to another shape; adds nothing if the shape is the same. A dynamic size must be
+-- that of the same axis of x, or it becomes -1, which is possible for one axis only; otherwise it
+-- raises E(unsupported).
 -- @string x name of a value
 -- @tparam table from its shape; open sizes are names
 -- @tparam table to the new shape, in the same form
@@ -301,7 +304,7 @@ function Export:known(shape)
 end
 
 
--- Adds a Cast from one dtype to another, or nothing if they are the same; returns the result's
+-- Adds a Cast from one dtype to another; adds nothing if they are the same. Returns the result's
 -- name.
 function Export:cast(x, from, to)
   if from == to then
@@ -322,7 +325,7 @@ local function parse_list(text)
 end
 
 
--- Returns the value of a parameter's text; nil for None. kind: its type in the registry.
+-- Returns the value of a parameter from its text; nil for None. kind: its type in the registry.
 local function parse_value(text, kind)
   if text == nil or text == "None" then
     return nil
@@ -356,8 +359,8 @@ end
 
 -- Shapes ------------------------------------------------------------------------------------------
 
--- The second sizes of dynamic axes begin at ALTERNATIVE and are NEXT apart: sizes that other axes
--- are unlikely to have.
+-- The second sizes of dynamic axes start at ALTERNATIVE with the distance NEXT, sizes that other
+-- axes are unlikely to have.
 local ALTERNATIVE, NEXT = 7919, 16
 
 -- Returns the descriptions of all values for given shapes of the inputs, as an FFI array, and node
@@ -389,8 +392,8 @@ end
 
 
 -- Returns the shapes with second sizes for the dynamic axes, and names of dynamic sizes by
--- "first_second". shared: axes with the same first size get the same second one, as the batches of
--- several inputs must.
+-- "first_second". shared: whether axes with the same first size get the same second size, as the
+-- batches of several inputs must.
 local function other_sizes(self, shared)
   local shapes, open_names, by_size, alternative = {}, {}, {}, ALTERNATIVE
   for _, name in ipairs(sorted_keys(self.shapes)) do
@@ -467,8 +470,8 @@ end
 
 
 -- Returns the name of a node's output. A constant becomes an initializer when its name is first
--- asked for. nil: the node is not in the file. An output that its converter does not make raises
--- E(unsupported).
+-- requested. nil: the node is not in the file. E(unsupported): its converter does not make this
+-- output.
 local function find_name(self, entry)
   local n, k = entry[1], entry[2]
   self.value_names[n] = self.value_names[n] or {}
@@ -508,8 +511,8 @@ local function node_context(self, n)
 end
 
 
--- Runs a node whose inputs are constants, and sets its outputs as constants. It runs on the CPU,
--- whatever device the parameters are on, since nodes without inputs make their arrays there.
+-- Runs a node whose inputs are constants, and sets its outputs as constants. It runs on the CPU
+-- even if the parameters are on another device, since nodes without inputs make their arrays there.
 local function fold_node(self, n)
   local arrays, flat = {}, {}
   for i, entry in ipairs(n.inputs) do
@@ -522,7 +525,7 @@ local function fold_node(self, n)
   end
   local given = {}
   for k = 1, #n.inputs == 0 and n.ports.nvisible or 0 do
-    local d = self.described[n][k]       -- a shape may follow from what reads it
+    local d = self.described[n][k]       -- a shape may follow from its reader
     given[k] = class.new(d.shape, DTYPES[d.dtype], C.TY_CPU, self.func)
   end
   self.constants[n] = call.many(n.op, self.func, arrays, #arrays, flat, given, n.ports.nvisible)
@@ -571,7 +574,7 @@ local WIDENED = list_names[[abs add_n ceil clip fix floor nanprod nansum mean ne
   broadcast_div broadcast_mod broadcast_power broadcast_maximum broadcast_minimum broadcast_greater
   broadcast_greater_equal broadcast_lesser broadcast_lesser_equal]]
 
--- Operators that ONNX has for floats only; the engine applies them to integers too.
+-- Operators that ONNX supports for floats only; the engine supports them for integers too.
 local FLOATS_ONLY = list_names[[Activation LeakyReLU ROIPooling arccos arccosh arcsin arcsinh arctan
   arctanh cbrt cos cosh degrees erf exp expm1 hard_sigmoid log log10 log1p log2 norm radians rcbrt
   reciprocal rsqrt sigmoid sin sinh smooth_l1 softsign sqrt tan tanh _hypot _hypot_scalar
@@ -598,7 +601,7 @@ local function convert_widened(self, convert, c)
 end
 
 
--- Runs a node of constants, or writes it by its converter.
+-- Runs a node whose inputs are constants, or writes it with its converter.
 local function convert_node(self, n)
   if all_constant(self, n) then
     fold_node(self, n)
@@ -629,8 +632,8 @@ end
 
 -- Bodies ------------------------------------------------------------------------------------------
 
--- Converts a body into the graph under way. bound: by the number of its variable, from 0,
--- { description, name }.
+-- Converts a body into the current graph. bound: { description, name } by the number of the body's
+-- variable, from 0.
 local function convert_body(self, body, bound)
   local before = { built = self.built, shapes = self.shapes, dtypes = self.dtypes,
     described = self.described, dynamic = self.dynamic, node = self.node }
@@ -663,8 +666,8 @@ end
 -- @tparam Symbol body
 -- @tparam table bound by the number of its variable: { description, name, input = true: an input }
 -- @tparam {int,...} given numbers of the variables that are inputs, in order
--- @tparam[opt] function f called with the outputs while the graph is under way; its result is the
---   graph's `condition`
+-- @tparam[opt] function f called with the outputs before the graph is finished; its result becomes
+--   the graph's `condition`
 -- @treturn table the graph, without outputs
 -- @treturn table its outputs: name, shape, dtype
 function Export:body(body, bound, given, f)
@@ -685,15 +688,15 @@ function Export:body(body, bound, given, f)
 end
 
 
---- Writes the nodes of a body among those around it; returns the name of its output.
+--- Writes the nodes of a body into the enclosing graph; returns the name of its output.
 function Export:inline(body, bound)
   local outputs = convert_body(self, body, bound)
   return outputs[1].name, outputs[1]
 end
 
 
--- Adds an Identity that gives an output the wanted name, or another one if that is in use; returns
--- the name.
+-- Adds an Identity that gives an output the wanted name, or a similar one if that is in use;
+-- returns the name.
 local function name_output(self, entry, wanted)
   local name = find_name(self, entry)
   self.hint = wanted
@@ -720,7 +723,7 @@ local function list_inputs(self)
 end
 
 
--- Returns the set of names that nodes of a graph read, those inside of their graphs included.
+-- Returns the set of names that the nodes of a graph read, including those of nested graphs.
 local function list_used_names(g)
   local used = {}
   for _, n in ipairs(g.nodes) do
@@ -739,7 +742,8 @@ local function list_used_names(g)
 end
 
 
--- Removes nodes and constants on which no output depends; returns the set of the remaining names.
+-- Removes nodes and constants on which no output depends; returns the set of names that are still
+-- used.
 local function prune_graph(g)
   local wanted = {}
   for _, info in ipairs(g.outputs) do
@@ -781,7 +785,7 @@ local function model_message(self)
 end
 
 
--- Raises E(shape) for an input whose shape is not known.
+-- Raises E(shape) for an input whose shape is unknown.
 local function check_shapes(self, inputs)
   for _, n in ipairs(inputs) do
     local d = self.described[n][1]
@@ -802,7 +806,7 @@ local function check_shapes(self, inputs)
 end
 
 
--- Returns the inputs without those that only losses read as labels.
+-- Returns the inputs without those that are only labels of losses.
 local function drop_labels(self, inputs)
   local wanted, list = {}, {}
   for _, n in ipairs(self.built.order) do

@@ -3,12 +3,12 @@
 -- Nodes are converted in the file's order by the functions of the operator tables
 -- (onnx/operators.lua). Values that depend on constants only are computed at once (onnx/value.lua).
 --
--- An Import has: path; func (for errors); model (onnx/model_file.lua); opsets (domain -> version);
--- shapes, constants, partial (options of the caller); missing (what a partial import lacks); inputs
--- and params (what it makes); shapes_of (node -> shapes of outputs); names (set of names in use);
--- named (set of the nodes that have the name of a value); node and hint (the node that is being
--- converted, and the name that its nodes begin with); depth (of graphs); integers (whether the
--- device has kernels for 8-bit integers).
+-- Fields of an Import: path; func (for errors); model (onnx/model_file.lua); opsets (domain ->
+-- version); shapes, constants, partial (options of the caller); missing (nodes that a partial
+-- import could not convert); inputs and params (results); shapes_of (node -> shapes of outputs);
+-- names (set of names in use); named (set of the nodes that have the name of a value); node and
+-- hint (the current node, and the prefix of the names of its nodes); depth (of nested graphs);
+-- integers (whether the device has kernels for 8-bit integers).
 --
 -- @module tycho.onnx.importer
 
@@ -25,7 +25,7 @@ local Node = require "tycho.onnx.node"
 local operators = require "tycho.onnx.operators"
 local simplify = require "tycho.symbol.simplify"
 local symbol = require "tycho.symbol.symbol"
-require "tycho.executor.executor"                          -- symbols can be bound
+require "tycho.executor.executor"                          -- so that symbols can be bound
 local tables = require "tycho.core.tables"
 local tensor = require "tycho.onnx.tensor"
 local transfer = require "tycho.ndarray.transfer"
@@ -37,7 +37,7 @@ local Import = {}
 Import.__index = Import
 
 local LEAST_OPSET, MOST_OPSET = 1, 28
-local MOST_DEPTH = 64                    -- nesting of graphs and functions, at most
+local MOST_DEPTH = 64                    -- greatest nesting of graphs and functions
 
 
 -- Errors ------------------------------------------------------------------------------------------
@@ -80,12 +80,12 @@ function Import:miss(e)
 end
 
 
--- Codes of errors of calls on arrays.
+-- Codes of errors that calls on arrays raise for unsuitable arguments.
 local MISFITS = { value = true, type = true, shape = true, dtype = true, index = true }
 
--- Returns the error of a converter. Converters do not check what ONNX guarantees, so an error of
--- Lua in one (an input that is absent, a dimension that does not exist), and of a call on an array
--- of its constants, becomes E(format) of the file; other errors are returned unchanged.
+-- Returns the error to raise for an error in a converter. Converters do not check what ONNX
+-- guarantees, so a Lua error (from an omitted input or a missing dimension) or an error of a call
+-- on constants becomes E(format) of the file; other errors are returned unchanged.
 function Import:explained(e)
   local text = "the node does not fit its operator"
   if Error.is_error(e) and MISFITS[e.code] and e.func ~= self.func then
@@ -109,7 +109,7 @@ local function new_scope(outer)
 end
 
 
--- Returns the value of a name in a scope or those around it; nil: there is none.
+-- Returns the value of a name in a scope or an enclosing one; nil if there is none.
 local function find_value(scope, name)
   while scope do
     local v = scope.values[name]
@@ -121,7 +121,7 @@ local function find_value(scope, name)
 end
 
 
--- Sets the value of a name; raises E(format) if it has one.
+-- Sets the value of a name; raises E(format) if it has one already.
 function Import:put(scope, name, v)
   if scope.values[name] ~= nil then
     self:fail("format", ("the name '%s' is given twice"):format(name))
@@ -190,8 +190,8 @@ function Import:input_shape(info)
 end
 
 
--- Returns the constant for an input that the caller fixes to a number, a list of them or an array;
--- raises E(shape) where it does not fit the input.
+-- Returns the constant for an input that the caller fixes to a number, a list of numbers or an
+-- array; raises E(shape) if it does not fit the input.
 function Import:given_constant(name, given, shape, dtype)
   local x
   if class.is_array(given) then
@@ -234,7 +234,7 @@ function Import:add_input(scope, info)
   end
   self.names[info.name] = true
   local empty = value.constant(nil, shape, kind.dtype)
-  if empty:is_empty() then               -- known, as it has no elements: no argument of the symbol
+  if empty:is_empty() then               -- known, since it is empty; not an argument
     empty.onnx_type = kind.name
     return self:put(scope, info.name, empty)
   end
@@ -249,8 +249,8 @@ end
 
 -- Nodes -------------------------------------------------------------------------------------------
 
--- Returns the function that converts a node, from the tables or the file's own functions; nil:
--- none.
+-- Returns the function that converts a node, from the tables or from the file's functions; nil if
+-- there is none.
 function Import:converter(n)
   local own = self.model.functions[model_file.function_key(n.domain, n.op)]
   if own then
@@ -275,8 +275,8 @@ function Import:opset_of(n)
 end
 
 
--- Gives the node that makes a value the value's name, if this import made the node, it was not
--- named so before, and the name is free.
+-- Gives a value's name to the node that makes the value, if this import made the node, it has no
+-- name of a value yet, and the name is free.
 local function name_node(self, v, name)
   local n = v.entry and v.entry[1]
   if n and n.op and n.where == self.path and not self.named[n] and not self.names[name] then
@@ -286,12 +286,12 @@ local function name_node(self, v, name)
 end
 
 
--- Operators that read sequences, besides those that the file defines.
+-- Operators that read sequences; functions of the file may read them too.
 local READS_SEQUENCES = { SequenceAt = true, SequenceInsert = true, SequenceErase = true,
   SequenceLength = true, SequenceMap = true, ConcatFromSequence = true, Identity = true,
   Loop = true, OptionalHasElement = true, OptionalGetElement = true }
 
--- Returns the values of a node's inputs, nil for absent ones; nil if one of them was not imported.
+-- Returns the values of a node's inputs, nil for omitted ones; nil if one of them was not imported.
 function Import:read_inputs(n, scope)
   local inputs = {}
   for i, name in ipairs(n.inputs) do
@@ -428,7 +428,7 @@ local function with_attributes(nodes, given, defaults)
 end
 
 
---- Converts a node that calls a function of the file: converts the function's nodes in its place.
+--- Converts a call of a function of the file by converting the function's nodes in its place.
 function Import:call_function(f, context, inputs)
   local scope, outputs = new_scope(nil), {}
   for i, name in ipairs(f.inputs) do
@@ -448,7 +448,7 @@ end
 
 -- All -----------------------------------------------------------------------------------------
 
--- Returns the outputs of the network: nodes, each once.
+-- Returns the outputs of the network as nodes, without duplicates.
 local function make_heads(self, outputs, graph)
   local entries, seen = {}, {}
   for i, v in ipairs(outputs) do
@@ -468,7 +468,7 @@ local function make_heads(self, outputs, graph)
 end
 
 
--- Raises E(unsupported), which lists all nodes that a partial import lacks.
+-- Raises E(unsupported), which lists all nodes that a partial import could not convert.
 local function fail_missing(self)
   local lines = {}
   for i, m in ipairs(self.missing) do
@@ -522,7 +522,7 @@ local function convert_model(self)
 end
 
 
--- Returns the parameters that the symbol's arguments and auxiliary states name.
+-- Splits the parameters into those of the symbol's arguments and those of its auxiliary states.
 local function split_params(params, net)
   local arguments, auxiliary = {}, {}
   for _, name in ipairs(net:list_arguments()) do
@@ -536,8 +536,9 @@ end
 
 
 --- Converts a file.
--- @tparam table a path, shapes, constants, partial, ctx: as of `ty.onnx.import_model`; other_sizes:
---   true lets shapes replace sizes that the file fixes, and leaves them out of the symbol
+-- @tparam table a path, shapes, constants, partial, ctx: as for `ty.onnx.import_model`;
+--   other_sizes: whether shapes may replace sizes that the file fixes, which are then left out of
+--   the symbol
 -- @string func name of the public function, for errors
 -- @treturn table symbol; arguments and auxiliary: name -> array; inputs and outputs: lists of {
 --   name, shape, dtype }; model

@@ -21,19 +21,19 @@ local IMPORT = args.form("onnx.import_model", { advice = RENAMED,
   { "file", "path" }, "*", { "shapes", "dict?" }, { "partial", "boolean", false },
   { "ctx", "context?" }, { "constants", "dict?" } })
 
---- Reads a network. A file that cannot be read is E(`io`), one that is damaged or breaks ONNX's
--- rules E(`format`); a node that the importer cannot convert is E(`unsupported`), a size that is
--- missing in `shapes` E(`shape`), an input in the options that the file lacks E(`name`).
+--- Reads a network. A file that cannot be read is E(`io`); one that is damaged or breaks ONNX's
+-- rules is E(`format`). A node that the importer cannot convert is E(`unsupported`), a size that is
+-- missing in `shapes` E(`shape`), an option for an input that the file lacks E(`name`).
 -- @string file path
 -- @tparam[opt] table options shapes: input -> sizes, for dimensions that the file leaves open;
---   constants: input -> a number, a list of numbers or an array, for inputs that have the same
---   value in all runs, such as a sample rate: they are not arguments of the network, and a branch
---   that depends on one is chosen at import; partial = false: true lists all nodes that cannot be
+--   constants: input -> a number, a list of numbers or an array, for inputs with the same value in
+--   all runs, such as a sample rate: they are not arguments of the network, and branches that
+--   depend on them are chosen at import; partial = false: true lists all nodes that cannot be
 --   converted in the error's field `missing`, instead of the first one only; ctx = the current one:
---   the device on which the network will run, since quantized layers use 8-bit integers on a CPU,
---   floats on a GPU
+--   the device on which the network will run, since quantized layers use 8-bit integers on a CPU
+--   and floats on a GPU
 -- @treturn Symbol its arguments are the file's inputs and parameters, its outputs the file's
--- @treturn table arguments: name -> array on cpu(0), also for another `ctx`, read when first needed
+-- @treturn table arguments: name -> array on cpu(0) for any `ctx`, which is read on first use
 -- @treturn table auxiliary states: name -> array on cpu(0)
 function onnx.import_model(...)
   local a = IMPORT(...)
@@ -62,11 +62,11 @@ end
 local LOAD = args.form("onnx.load", { { "file", "path" }, "*", { "shapes", "dict?" },
   { "ctx", "context?" }, { "constants", "dict?" } })
 
---- Reads a network as a Module that is bound for inference. Errors are those of `import_model`. Its
--- data are the inputs that the network reads. Batches of other shapes are E(`shape`) if the file
--- computes with the shapes, so that another network would be needed.
+--- Reads a network as a Module that is bound for inference. Errors are those of `import_model`. The
+-- module's data are the inputs that the network reads. Batches of other shapes are E(`shape`) if
+-- the file computes with the shapes, so that they would need another network.
 -- @string file path
--- @tparam[opt] table options shapes, constants, ctx: as of `import_model`
+-- @tparam[opt] table options shapes, constants, ctx: as for `import_model`
 -- @treturn Module
 function onnx.load(...)
   local a = LOAD(...)

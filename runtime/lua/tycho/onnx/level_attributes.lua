@@ -20,7 +20,8 @@ attribute.RANGE = { uint8 = { 0, 255 }, int8 = { -128, 127 } }
 function attribute.number(x) return ("%.9g"):format(x) end
 
 
---- Returns whether the kernels can run a weight with the channels first, and are faster then.
+--- Returns whether the kernels can run a weight with the channels first, and whether this is
+-- faster.
 -- @tparam {int,...} shape
 -- @int groups
 function attribute.suits(shape, groups)
@@ -41,11 +42,12 @@ local function repeat_channels(x, count, axis, rank)
 end
 
 
---- Returns a constant weight less its zero point as int8 with the channels first, and the scale of
+--- Returns a constant weight minus its zero point as int8 with the channels first, and the scale of
 -- each channel.
--- @tparam table from levels of a value: q, scale, zero, axis
+-- @tparam table from the field `levels` of a value: q, scale, zero, axis
 -- @int axis of the channels
--- @treturn ?NDArray nil: levels less the zero point exceed int8, or the scale has another axis
+-- @treturn ?NDArray nil if levels minus the zero point exceed int8, or if the scale has another
+--   axis
 -- @treturn NDArray float32
 function attribute.weight(from, axis)
   local q, scale, zero = from.q.array, from.scale.array, from.zero and from.zero.array

@@ -1,10 +1,10 @@
 --- Layers between DequantizeLinear and QuantizeLinear as layers of 8-bit integers (not for users).
 --
--- The import notes which values were decoded from levels, and which are levels of others
+-- The import records which values were decoded from levels, and which are levels of other values
 -- (`value.note_levels`). The rules run in symbol/simplify.lua: a product of decoded data with a
--- decoded constant weight becomes `_contrib_int8_...` of the levels; a sum, relu and the
--- QuantizeLinear that alone read it go into the pass that ends the product. A bias is added by
--- simplify's own rule.
+-- decoded constant weight becomes `_contrib_int8_...` of the levels; a sum, a relu and a
+-- QuantizeLinear that are its only readers become part of the same node. Biases are added by
+-- simplify's general rule.
 --
 -- @module tycho.onnx.levels
 
@@ -19,7 +19,7 @@ local is_only_read, new_parameter = rewriting.is_only_read, rewriting.new_parame
 
 local levels = {}
 
--- The layers and the axis of the weight that counts their channels.
+-- Layers, and the axis of the weight that holds their channels.
 local KINDS = {
   Convolution = { op = "_contrib_int8_convolution", axis = 0 },
   FullyConnected = { op = "_contrib_int8_fully_connected", axis = 0 },
@@ -29,7 +29,7 @@ local INT8 = { _contrib_int8_convolution = true, _contrib_int8_fully_connected =
 local ADDS = { broadcast_add = true, elemwise_add = true }
 
 
--- Returns the output of a new node in the place of n.
+-- Returns the output of a new node that replaces n.
 local function replace_node(g, n, op, attrs, inputs)
   return { rewriting.operator(g, op, n.name, attrs, inputs, n.where) }
 end
@@ -55,7 +55,8 @@ local function weight_levels(g, of, entry, axis)
 end
 
 
--- Returns a rewrite that turns a product of decoded data with a decoded weight into one of levels.
+-- Returns a rewrite that turns a product of decoded data with a decoded weight into a product of
+-- levels.
 local function layer_of_levels(of)
   return function(g, n)
     local kind = KINDS[n.op]
@@ -83,8 +84,8 @@ local function layer_of_levels(of)
 end
 
 
--- Returns the layer of 8-bit integers whose real-valued output `entry` is, if only one node reads
--- it.
+-- Returns the layer of 8-bit integers whose real-valued output `entry` is, if it has a single
+-- reader.
 local function open_layer(g, entry)
   local before = g.moved(entry)[1]
   return INT8[before.op] and not before.attrs.act_type and is_only_read(g, entry) and before or nil
@@ -105,7 +106,7 @@ local function has_shape_of(g, x, y)
 end
 
 
--- Returns a rewrite that moves the sum of a layer and a value of its shape into the layer.
+-- Returns a rewrite that moves the sum of a layer and a value of the same shape into the layer.
 local function fuse_sum(of)
   return function(g, n)
     if not ADDS[n.op] or n.inputs[1][1] == n.inputs[2][1] then
@@ -125,8 +126,8 @@ local function fuse_sum(of)
 end
 
 
--- Returns a rewrite that joins QuantizeLinear with the layer before it, which then stores levels.
--- Limits between them are dropped where the range of the levels has the same effect.
+-- Returns a rewrite that joins QuantizeLinear with the layer in front of it, which then stores
+-- levels. Limits between them are dropped if the range of the levels has the same effect.
 local function end_in_levels(of)
   return function(g, n)
     local what = of.encoded[n]
@@ -169,7 +170,7 @@ end
 
 
 --- Returns the rewrite rules for what an import has recorded; an empty list if it decoded nothing.
--- @tparam table of decoded, encoded (node -> what), weights (parameter -> levels)
+-- @tparam table of decoded, encoded (node -> record), weights (parameter -> levels)
 -- @treturn {function,...}
 function levels.rules(of)
   if next(of.decoded) == nil then

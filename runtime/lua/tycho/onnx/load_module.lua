@@ -10,8 +10,9 @@ local module = require "tycho.module"
 local tables = require "tycho.core.tables"
 
 
--- The layout of all inputs. Only devices that share a batch need its axis, and a file does not tell
--- it: sequences may come first, and states, masks and tables have other axes there.
+-- The layout of all inputs. Their batch axis is needed only if several devices share a batch, and a
+-- file does not state it: sequences may have another first axis, and so may states, masks and
+-- tables.
 local NO_BATCH_AXIS = ""
 
 
@@ -22,8 +23,8 @@ local function same_arrays(x, y)
 end
 
 
--- Returns whether two imports of a file made the same network. Initializers are not compared: both
--- have the file's.
+-- Returns whether two imports of a file made the same network. Initializers are not compared, since
+-- both have those of the file.
 local function same_networks(a, b)
   local same, from_file = a.symbol:tojson() == b.symbol:tojson(), {}
   for _, t in ipairs(a.model.graph.initializers) do
@@ -38,9 +39,9 @@ local function same_networks(a, b)
 end
 
 
--- Returns a function for `Module._accept_shapes`, which remembers its answers. The import computes
--- sizes, masks and the like from the shapes that it is given, and they become part of the network,
--- so other shapes are accepted only if an import for them gives the same network.
+-- Returns a function for `Module._accept_shapes`, which stores its answers. The import computes
+-- sizes, masks and similar values from the given shapes, and they become part of the network, so
+-- other shapes are accepted only if an import for them makes the same network.
 local function make_acceptance(a, inputs)
   local imported, accepted, original = {}, {}, nil
   for _, input in ipairs(inputs) do
@@ -67,7 +68,8 @@ local function make_acceptance(a, inputs)
     if changed and not accepted[key] then
       Error.raise{ code = "shape", func = func, argument = changed.name,
         expected = imported[changed.name], got = changed.shape,
-        message = ("'%s' computes with the shape of '%s' that it was loaded for; load it again for \z
+        message =
+          ("'%s' computes with the shape of '%s' that it was loaded for; load it again for \z
           other shapes"):format(a.file, changed.name) }
     end
   end

@@ -1,8 +1,8 @@
---- ONNX files as tables: models, graphs, nodes, tensors, as onnx.proto describes them (not for
+--- ONNX files as tables: models, graphs, nodes and tensors in the structure of onnx.proto (not for
 -- users).
 --
--- Weights are not read: a tensor says where its elements are, and onnx/tensor.lua makes arrays of
--- it. Names and numbers are as the file has them; the code that uses them checks them.
+-- Weights are not read: a tensor contains the position of its elements, from which onnx/tensor.lua
+-- makes arrays. Names and numbers are those of the file; the code that uses them checks them.
 --
 -- @module tycho.onnx.model_file
 
@@ -15,10 +15,10 @@ local model_file = {}
 -- AttributeProto.type. In files that do not set it, the field that is present decides.
 local FLOAT, INT, STRING, FLOATS, INTS, STRINGS = 1, 2, 3, 6, 7, 8
 
-local MOST_LIST = 2 ^ 20                                 -- entries of an attribute's list
+local MOST_LIST = 2 ^ 20                                 -- most entries of an attribute's list
 
 
--- Reads a StringStringEntryProto: {key, value}, both texts.
+-- Reads a StringStringEntryProto: {key, value}, both strings.
 local function read_entry(r)
   local entry = {}
   for field in r:fields() do
@@ -32,8 +32,8 @@ local function read_entry(r)
 end
 
 
--- Reads a field of numbers of a tensor: for packed ones their position is kept, others are added to
--- `values`.
+-- Reads a field of numbers of a tensor: of packed numbers the position is stored, others are added
+-- to `values`.
 local function read_data(r, t, kind)
   t.kind = kind
   if r:is_packed() then
@@ -79,7 +79,7 @@ local function read_tensor(r)
 end
 
 
--- Returns a dimension: its size, its name, or "" where the file says neither.
+-- Returns a dimension: its size or its name; "" if the file has neither.
 local function read_dim(r)
   local dim = { size = "" }
   for field in r:fields() do

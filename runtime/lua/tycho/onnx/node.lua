@@ -72,7 +72,7 @@ function Node:text(name, default)
 end
 
 
---- Returns the value of an attribute that is one of several words; another word is
+--- Returns the value of an attribute that must be one of several words; other words are
 -- E(`unsupported`).
 -- @string name
 -- @string default word
@@ -89,7 +89,7 @@ end
 --- Returns an attribute that is a list of numbers.
 -- @string name
 -- @tparam[opt] {number,...} default
--- @treturn ?{number,...} nil: there is neither the attribute nor a default
+-- @treturn ?{number,...} nil if there is neither the attribute nor a default
 function Node:list(name, default)
   local list = read_typed(self, name, "table", default)
   if list and type(list[1]) ~= "number" and #list > 0 then
@@ -101,7 +101,7 @@ end
 
 --- Returns an attribute that is a tensor, as a constant.
 -- @string name
--- @treturn ?Value nil: there is none
+-- @treturn ?Value nil if the attribute is missing
 function Node:tensor(name)
   local t = read_typed(self, name, "table", nil, true)
   if not t.dims then
@@ -111,7 +111,7 @@ function Node:tensor(name)
 end
 
 
---- Returns an attribute that is a graph, as `onnx.model_file` reads it.
+--- Returns an attribute that is a graph, in the form of `onnx.model_file`.
 -- @string name
 function Node:graph(name)
   local g = read_typed(self, name, "table", nil, true)
@@ -122,7 +122,7 @@ function Node:graph(name)
 end
 
 
--- Returns an axis counted from 0; one that does not exist is E(`format`).
+-- Returns an axis counted from 0; an axis that does not exist is E(`format`).
 -- @number axis from 0, or negative from the end
 -- @int rank number of axes
 function Node.axis_of(_, axis, rank)
@@ -142,7 +142,7 @@ function Node:axis(default, rank, name)
 end
 
 
---- Returns axes counted from 0; one that is given twice is E(`format`).
+--- Returns axes counted from 0; duplicates are E(`format`).
 -- @tparam {number,...} list from 0, or negative from the end
 -- @int rank number of axes
 function Node:axes_of(list, rank)
@@ -158,10 +158,10 @@ function Node:axes_of(list, rank)
 end
 
 
---- Returns a list of numbers that is an input from some opset on, and an attribute before it.
--- @tparam ?Value input if it is there, it must be a constant
+--- Returns a list of numbers that is an input from some opset on, and an attribute in earlier ones.
+-- @tparam ?Value input must be a constant
 -- @string name of the attribute, and of the input for errors
--- @treturn ?{number,...} nil: there is neither
+-- @treturn ?{number,...} nil if there is neither
 function Node:list_of(input, name)
   if input then
     return input:numbers(name)
@@ -178,7 +178,7 @@ function Node:wants(i)
 end
 
 
--- Returns the size of an axis of a value; one that is not known is E(`unsupported`).
+-- Returns the size of an axis of a value; an unknown size is E(`unsupported`).
 -- @tparam Value v
 -- @int axis from 0
 -- @string what name of the value, for errors
@@ -192,7 +192,7 @@ function Node.size(_, v, axis, what)
 end
 
 
--- Returns the sizes of a value; one that is not known is E(`unsupported`).
+-- Returns the sizes of a value; an unknown size is E(`unsupported`).
 -- @tparam Value v
 -- @string what name of the value, for errors
 -- @int[opt=0] first sizes of axes before this one may be unknown

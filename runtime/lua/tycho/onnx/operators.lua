@@ -32,7 +32,7 @@ for _, row in ipairs(TABLES) do
   end
 end
 
--- Optimizers of graphs write this operator without its domain.
+-- Graph optimizers write this operator without its domain.
 operators[""].SimplifiedLayerNormalization =
   operators["com.microsoft"].SimplifiedLayerNormalization
 

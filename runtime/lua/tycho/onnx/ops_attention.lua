@@ -55,9 +55,9 @@ local function make_bias(allowed, dtype)
 end
 
 
--- Returns the condition that query i may use key j. The query is at position i + offset; `offset`
--- is a number, or has one for each sample. With `causal` no later key may be used; `left` and
--- `right` limit the distance of earlier and later keys unless they are negative.
+-- Returns the condition whether query i may use key j. The query is at position i + offset;
+-- `offset` is a number, or has one for each sample. With `causal` no later key may be used; `left`
+-- and `right` limit the distance of earlier and later keys unless they are negative.
 local function find_visible_keys(rows, columns, offset, causal, left, right)
   if type(offset) == "number" then
     return value.triangle(rows, columns, function(i, j)
@@ -84,8 +84,8 @@ local function find_visible_keys(rows, columns, offset, causal, left, right)
 end
 
 
--- Returns the bias that the mask, the window and the lengths of the keys add to the scores; nil if
--- there is none of them.
+-- Returns the bias that the mask, the window and the lengths of the keys add to the scores; nil
+-- without any of these.
 local function make_score_bias(n, q, k, mask, past, lengths)
   local rows, columns, bias = q.shape[3], k.shape[3], nil
   local function add_bias(more) bias = bias and bias + more or more end
@@ -182,8 +182,8 @@ local function get_first_positions(n, q, past, lengths)
 end
 
 
--- Fails unless the sizes that attention computes with are known: numbers of heads, and of positions
--- where something depends on them, as a mask or the attributes do.
+-- Raises an error unless the sizes with which attention computes are known: numbers of heads, and
+-- numbers of positions if something depends on them, such as the mask or attributes.
 local function check_sizes(n, q, k, mask, depends)
   if mask or depends or n:int("left_window_size", -1) >= 0
       or n:int("right_window_size", -1) >= 0 then
@@ -247,16 +247,15 @@ function ops.Attention(n, q, k, v, mask, past_key, past_value, lengths)
 end
 
 
--- Returns the type in which scores become weights: at least float32, unless the node states
--- another.
+-- Returns the type in which scores become weights: at least float32, unless the node names a type.
 local function choose_softmax_type(n, x)
   local kind = n.attrs.softmax_precision and tensor.type_of(n:int("softmax_precision"))
   return kind and kind.dtype or x.dtype == "float64" and x.dtype or "float32"
 end
 
 
--- Returns scores or weights after the graph in the attribute `name`; unchanged without one. Fails
--- if the graph changes their shape.
+-- Returns scores or weights after they pass the graph in the attribute `name`; unchanged without
+-- one. Raises an error if the graph changes their shape.
 local function apply_graph(n, x, name)
   if not n.attrs[name] then
     return x
@@ -280,15 +279,15 @@ function ops.FlexAttention(n, q, k, v)
 end
 
 
-local MOST_LAID_OUT = 1024               -- positions of a recurrence, which is unrolled
+local MOST_LAID_OUT = 1024               -- most positions of an unrolled recurrence
 
 local UPDATES = {
   linear = {}, gated = { gated = true }, delta = { delta = true },
   gated_delta = { gated = true, delta = true },
 }
 
--- Computes linear attention: a state (batch, heads, size of keys, size of values) that each
--- position decays, adds to, and reads.
+-- Computes linear attention: a state (batch, heads, size of keys, size of values), which decays at
+-- each position, to which the position is added, and from which the result is read.
 function ops.LinearAttention(n, q, k, v, past, decay, beta)
   local dtype, q_heads, kv_heads = q.dtype, n:int("q_num_heads"), n:int("kv_num_heads")
   local rule = n:choice("update_rule", "gated_delta", UPDATES)
@@ -394,7 +393,7 @@ end
 -- Sums over named axes ----------------------------------------------------------------------------
 
 -- Returns the letters of a term, one for each axis; the axes of an ellipsis are "...1", "...2" and
--- so on from the last to the first.
+-- so on, from the last to the first.
 local function list_letters(term, rank)
   local list = {}
   local before, after = term:match("^(%a*)%.%.%.(%a*)$")

@@ -1,4 +1,4 @@
---- Operators of ONNX with graphs in them: If, Loop, Scan (not for users); see onnx/ops_math.lua.
+--- Operators of ONNX that contain graphs: If, Loop, Scan (not for users); see onnx/ops_math.lua.
 --
 -- An If whose condition is constant becomes the nodes of its branch. A loop whose number of steps
 -- is known is unrolled, so that values that depend on the step may become constants. Other nodes
@@ -18,10 +18,10 @@ local ops = {}
 
 local op = value.op
 
-local MOST_STEPS = 4096                  -- of a loop that is unrolled
+local MOST_STEPS = 4096                  -- most steps of an unrolled loop
 
 
--- Returns a symbol of a value; an output of a body gets a separate node.
+-- Returns a symbol of a value; an output of a body becomes a separate node.
 local function make_symbol(v, is_output)
   local entry = value.make_entry(v)
   if is_output then
@@ -59,8 +59,8 @@ local function try_graph(n, graph)
 end
 
 
--- Returns outputs with the shapes and dtypes of the values in `like`. A run that computes them
--- fails, in a node whose name states the reason.
+-- Returns outputs with the shapes and dtypes of the values in `like`. A run that needs them fails
+-- in a node whose name states the reason.
 local function make_failing_outputs(n, condition, like, name)
   local import = n.import
   local hint = import.hint
@@ -76,10 +76,10 @@ local function make_failing_outputs(n, condition, like, name)
 end
 
 
-local SHAPE_CODES = { shape = true, format = true }      -- codes of errors of a bad shape
+local SHAPE_CODES = { shape = true, format = true }      -- codes of errors about a wrong shape
 
--- Returns the outputs of a branch. If it does not fit the shapes of the inputs, as a branch for
--- another sample rate does not, it returns those of a branch that fails when a run chooses it.
+-- Returns the outputs of a branch. If the branch does not fit the shapes of the inputs, as one for
+-- another sample rate, returns those of a branch that fails if a run chooses it.
 local function make_branch(n, condition, graph, other, name)
   local ok, results = try_graph(n, graph)
   if ok then
@@ -89,7 +89,7 @@ local function make_branch(n, condition, graph, other, name)
   if import.is_guessing or not (Error.is_error(results) and SHAPE_CODES[results.code]) then
     error(results, 0)
   end
-  import.is_guessing = true              -- nested branches do not try this again
+  import.is_guessing = true              -- nested branches do not repeat this
   local fits, like = try_graph(n, other)
   import.is_guessing = nil
   for _, v in ipairs(fits and like or {}) do
@@ -140,7 +140,7 @@ end
 
 -- Unrolls a loop of at most `count` steps. body(step, carried) returns the condition, the carried
 -- values and the outputs of the step. Returns the last carried values, and the list of each
--- output's values; nil if only a run knows a condition.
+-- output's values; nil if a condition is known only at run time.
 local function unroll_loop(n, count, carried, scans, body)
   local rows = {}
   for k = 1, scans do
@@ -165,7 +165,7 @@ local function unroll_loop(n, count, carried, scans, body)
 end
 
 
--- Returns the outputs of a loop of at most `count` steps whose condition is known at run time only.
+-- Returns the outputs of a loop of at most `count` steps whose condition is known only at run time.
 local function make_while_loop(n, count, condition, carried, graph)
   local inputs = { condition:cast("float32"):reshape{ 1 } }
   for i, v in ipairs(carried) do
@@ -231,7 +231,7 @@ function ops.Loop(n, count, condition, ...)
       tables.part(results, 2 + #carried, #results)
   end
   if not forever then
-    -- where the body returns its condition unchanged, the input decides about all steps
+    -- if the body returns its condition unchanged, the input decides about all steps
     local first = graph.inputs[2] and graph.inputs[2].name
     if ops.passes_condition(graph, first) and most < math.huge and most > 0 then
       return ops.run_guarded(n, most, condition, carried, scans, run_step)
@@ -334,7 +334,7 @@ local function unroll_scan(n, given, in_back)
 end
 
 
--- Scans each sample by itself, for a Scan before opset 9: its first input has lengths, its others
+-- Scans each sample separately, for a Scan before opset 9: its first input is lengths, the others
 -- have a batch axis.
 local function scan_samples(n, lengths, ...)
   local given, rows = { ... }, {}

@@ -48,8 +48,8 @@ local POSITIONS = {
   end,
 }
 
--- A position within this distance of the middle of two elements is the middle, apart from its
--- rounding to float32; ONNX Runtime has the same bound.
+-- A position within this distance of the middle of two elements counts as the middle, as in ONNX
+-- Runtime, so that its rounding to float32 has no effect.
 local TIE = 1e-6
 
 local ROUNDS = {
@@ -100,7 +100,7 @@ local function make_taps(position, axis, mode, a, antialias)
 end
 
 
-local MOST_TAPS = 8                      -- with more, an axis is multiplied by a matrix
+local MOST_TAPS = 8                      -- with more, an axis is a matrix product
 
 -- Returns the taps along an output axis: lists indices[k] and weights[k] of tap k by element, and
 -- outside[i], which is 1 if `o.crop` is set and element i is outside of the input.
@@ -146,7 +146,8 @@ local function plan_axis(axis, o)
 end
 
 
--- Returns x resampled along an axis by a product with the matrix (out, size) of the plan's weights.
+-- Returns x resampled along an axis, as a product with the matrix (out, size) of the plan's
+-- weights.
 local function multiply_axis(x, axis, plan)
   local list, size = {}, axis.size
   value.spend(axis.out * size, "a matrix")
@@ -397,20 +398,20 @@ local GRID_MODES = { bilinear = "linear", linear = "linear", nearest = "nearest"
   cubic = "cubic" }
 local BORDERS = { zeros = "zeros", border = "border", reflection = "reflection" }
 
--- Returns the taps at positions p along an axis, each { position in the axis, weight }; a weight of
--- 1 is absent.
+-- Returns the taps at positions p along an axis, each { position in the axis, weight }; nil stands
+-- for a weight of 1.
 local function make_grid_taps(p, size, mode, border, aligned)
   local low, high = aligned and 0 or -0.5, aligned and size - 1 or size - 0.5
   if mode == "nearest" then
     p = p:map("_contrib_round_half_even")
   end
-  if border == "border" and mode ~= "cubic" then         -- a cubic's taps are clipped one by one
+  if border == "border" and mode ~= "cubic" then         -- taps of cubic kernels are clipped
     p = p:map("clip", {}, { a_min = 0, a_max = size - 1 })
   elseif border == "reflection" then
     p = reflect_coordinate(p, low, high)
   end
   local whole = value.where(value.binary("equal", p, p):truth(), p, value.scalar(0, p.dtype))
-  local base = whole:map("floor")                        -- an index, also where p is NaN
+  local base = whole:map("floor")                        -- an index even if p is NaN
   local part = p - base
   local taps, first = {}, mode == "cubic" and -1 or 0
   local last = mode == "cubic" and 2 or mode == "linear" and 1 or 0
@@ -479,7 +480,8 @@ end
 
 local ROI_MODES = { avg = "avg", max = "max" }
 
--- Returns regions and their scale such that it is at most 1, as the engine's operators have it.
+-- Returns regions and their scale, changed so that the scale is at most 1, as the engine's
+-- operators require.
 local function limit_scale(rois, scale)
   if scale <= 1 then
     return rois, scale
@@ -487,7 +489,7 @@ local function limit_scale(rois, scale)
   return rois * scale, 1
 end
 
--- Returns the RoiAlign of mode 'max': of each bin the largest weighted corner of its samples, as
+-- Returns the RoiAlign of mode 'max': for each bin the largest weighted corner of its samples, as
 -- ONNX defines it.
 local function pool_roi_maxima(n, x, rois, batch, height, width, scale, aligned)
   local samples = n:int("sampling_ratio", 0)
@@ -570,7 +572,7 @@ end
 
 
 -- Computes NonMaxSuppression: the remaining boxes as rows (sample, class, box). Their number is
--- known at run time only, so they must be an output of the network.
+-- known only at run time, so the result must be an output of the network.
 function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
   local s = n:sizes(scores, "its scores")
   local samples, classes, count = s[1], s[2], s[3]
@@ -581,7 +583,7 @@ function ops.NonMaxSuppression(n, boxes, scores, most, overlap, least)
   end
   local centred = n:flag("center_point_box")
   local function take_column(k) return boxes:part(2, k, k + 1) end
-  if not centred then                    -- corners may be any two opposite ones
+  if not centred then                    -- any two opposite corners
     boxes = value.concat({ take_column(0):minimum(take_column(2)),
       take_column(1):minimum(take_column(3)), take_column(0):maximum(take_column(2)),
       take_column(1):maximum(take_column(3)) }, 2)

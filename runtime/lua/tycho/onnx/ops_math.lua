@@ -1,7 +1,7 @@
 --- Operators of ONNX: arithmetic, comparison, reductions, products (not for users).
 --
--- An operator is a function that takes the node (onnx/node.lua) and its inputs, nil where one is
--- absent, and returns the outputs.
+-- An operator is a function that takes the node (onnx/node.lua) and its inputs, nil for an omitted
+-- one, and returns the outputs.
 --
 -- @module tycho.onnx.ops_math
 
@@ -113,8 +113,8 @@ end
 
 -- Functions of two values -------------------------------------------------------------------------
 
--- Returns b in a shape that broadcasts to a: before opset 7 the attribute `axis` is the axis of a
--- to which the first one of b belongs.
+-- Returns b in a shape that broadcasts to a. Before opset 7 the attribute `axis` is the axis of a
+-- that corresponds to the first axis of b.
 local function align_axes(n, a, b)
   local axis = n.opset < 7 and n:flag("broadcast") and n:int("axis")
   if not axis then
@@ -211,7 +211,7 @@ ops.CumSum = make_running(function(_, x, axis)
   return (op("_np_cumsum", { x }, { axis = axis }))
 end, 0)
 
--- Multiplies each element by the one 1, then 2, 4 ... places before it.
+-- Multiplies each element by the one that is 1, then 2, 4 ... places before it.
 ops.CumProd = make_running(function(n, x, axis)
   local shape, reach = n:sizes(x, "the input"), 1
   while reach < shape[axis + 1] do
@@ -227,7 +227,7 @@ end, 1)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the axes of a reduction, from 0, of the input `axes` or of the attribute; without any,
+-- Returns the axes of a reduction, from 0, from the input `axes` or the attribute; without either,
 -- all axes, or none with `noop_with_empty_axes`.
 local function list_reduced_axes(n, x, axes)
   local list = n:list_of(axes, "axes")
@@ -244,7 +244,7 @@ local function list_reduced_axes(n, x, axes)
 end
 
 
--- Results of reductions of no elements, by name; for max and min of integers the limits of their
+-- Results of reductions over no elements, by name; for max and min of integers the limits of the
 -- type.
 local EMPTY_RESULTS = { sum = 0, prod = 1, max = -HUGE, min = HUGE }
 local LIMITS = { uint8 = { 0, 255 }, int8 = { -128, 127 }, int32 = { -2 ^ 31, 2 ^ 31 - 1 },
@@ -304,7 +304,7 @@ ops.ReduceL2 = value.round_once(make_reduction("sum", make_square, make_sqrt))
 ops.ReduceSumSquare = value.round_once(make_reduction("sum", make_square))
 ops.ReduceLogSum = value.round_once(make_reduction("sum", nil, make_log))
 
--- Returns an operator that applies f to booleans as int32, and to other types as they are.
+-- Returns an operator that applies f to booleans converted to int32, and to other types directly.
 local function accept_booleans(f)
   return function(n, x, axes)
     if x.dtype ~= "bool" or x:is_empty() then
@@ -350,8 +350,8 @@ end
 ops.ArgMax, ops.ArgMin = make_arg_operator("argmax"), make_arg_operator("argmin")
 
 
--- Returns f(x, axis) for the axis of the node; before opset 13 the axes from that one on are joined
--- for f.
+-- Returns f(x, axis) for the axis of the node; before opset 13, f gets an array in which all axes
+-- from that one on are joined.
 local function apply_along_axis(n, x, default, f)
   if n.opset >= 13 then
     return f(x, n:axis(-1, math.max(#x.shape, 1)))
@@ -460,7 +460,7 @@ function ops.Gemm(n, a, b, c)
   local hidden = b.shape[tb and 1 or 2]
   local plain = c and alpha == 1 and beta == 1 and #c.shape == 1 and c.shape[1] == hidden
   local weight = b:is_constant() and alpha == 1 and hidden > 0 and (tb and b or b:transpose{ 1, 0 })
-  -- no transposed copy is made of a large matrix, which stays in its file
+  -- a large matrix stays in its file: no transposed copy is made
   local linear = weight and not (weight.make and a.entry)
   local y
   if linear then

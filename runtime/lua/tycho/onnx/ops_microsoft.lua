@@ -135,7 +135,7 @@ end
 -- Attention ---------------------------------------------------------------------------------------
 
 -- Returns the bias of the scores for a mask: 0 for a key that may be used, `never` for others. The
--- mask has the length of each sample (batch), or is 1 for keys that may be used: (batch, columns),
+-- mask is the length of each sample (batch), or 1 for keys that may be used: (batch, columns),
 -- (batch, rows, columns) or (batch, heads or 1, rows, columns).
 local function make_mask_bias(n, mask, columns, dtype, never)
   if not mask then
@@ -167,7 +167,7 @@ local function make_causal_bias(rows, columns, past, dtype)
 end
 
 -- Returns the attention (batch, time, heads * size) of queries, keys and values (batch, heads,
--- time, size). past: keys that earlier runs have left.
+-- time, size). past: the keys of earlier runs.
 local function compute_attention(n, q, k, v, bias, scale, past)
   n:sizes(q, "its query", 1)
   n:sizes(k, "its keys", 1)
@@ -187,7 +187,7 @@ local function read_scale(n)
 end
 
 -- Returns the attention of x, whose queries, keys and values are one product with the weight, and
--- the keys and values if the node has them as an output.
+-- also the keys and values if they are an output of the node.
 local function compute_joined_attention(n, x, weight, bias, mask, past, more)
   local heads, sizes = n:int("num_heads", 0), n:list("qkv_hidden_sizes")
   local width = weight.shape[2]
@@ -261,7 +261,7 @@ function ops.MultiHeadAttention(n, q, k, v, bias, padding, more, past_k, past_v)
   return compute_attention(n, q, k, v, extra, read_scale(n), before), k, v
 end
 
--- Attributes of GroupQueryAttention that are refused unless they have these values, their defaults.
+-- Attributes of GroupQueryAttention for which only these values, the defaults, are supported.
 local NEUTRAL_VALUES = { softcap = 0, smooth_softmax = 0, qk_output = 0, kv_cache_bit_width = 0 }
 
 -- Returns a cache of `size` rows (batch, heads, size, ...): the past one, into which the rows of x
@@ -278,8 +278,8 @@ local function append_rows(n, past, x, first, size)
   return (op("_contrib_scatter_along_axis", { cache, at, x }, { axis = 2, reduction = "none" }))
 end
 
--- Computes the attention of language models: causal, with keys and values of fewer heads than the
--- queries, which are kept from step to step.
+-- Computes the attention of language models: causal, with fewer heads for keys and values than for
+-- queries, and with a cache of keys and values from step to step.
 function ops.GroupQueryAttention(n, q, k, v, past_k, past_v, lengths, total, cos, sin, positions,
     bias, sink)
   local heads, kv_heads = n:int("num_heads", 0), n:int("kv_num_heads", 0)
@@ -448,8 +448,8 @@ function ops.DynamicQuantizeMatMul(n, a, b, b_scale, b_zero, bias)
   return bias and y + bias or y
 end
 
--- Computes an LSTM whose weights (directions, input, gates * units) are quantized; the input is
--- not.
+-- Computes an LSTM whose weights (directions, input, gates * units) are quantized and whose input
+-- is not.
 function ops.DynamicQuantizeLSTM(n, x, weight, recurrent, bias, lengths, hidden, cell, peephole,
     w_scale, w_zero, r_scale, r_zero)
   local function decode_weight(w, scale, zero)

@@ -1,5 +1,5 @@
---- Operators of the domain ai.onnx.ml whose inputs and outputs are numbers: trees, linear models,
--- what is done to data before them (not for users); see onnx/ops_math.lua.
+--- Operators of the domain ai.onnx.ml with numeric inputs and outputs: trees, linear models,
+-- preprocessing (not for users); see onnx/ops_math.lua.
 --
 -- @module tycho.onnx.ops_ml
 
@@ -71,13 +71,13 @@ end
 
 -- Trees -------------------------------------------------------------------------------------------
 
-local MOST_LEVELS = 256                  -- of a tree
+local MOST_LEVELS = 256                  -- most levels of a tree
 
--- Comparisons of a node: the operator, and whether its branches are exchanged for it.
+-- Comparisons of a node: the operator, and whether the branches are swapped.
 local MODES = { BRANCH_LEQ = { "lesser_equal" }, BRANCH_LT = { "lesser" },
   BRANCH_GT = { "lesser_equal", true }, BRANCH_GTE = { "lesser", true } }
 
--- Returns the attribute `name`, which has one entry for each of `count` nodes.
+-- Returns the attribute `name`, a list with one entry for each of `count` nodes.
 local function read_list(n, name, count)
   local list = n:list(name)
   if not list or #list ~= count then
@@ -86,9 +86,10 @@ local function read_list(n, name, count)
   return list
 end
 
--- Returns the trees of a node: lists by node `feature`, `threshold`, `yes`, `no` and `missing` (at
--- which node a row goes on, from 0; a leaf goes to itself), the comparison `compare` (nil: all are
--- leaves), `roots`, `count`, `track` (whether `missing` is not `no`), find_position(tree, number).
+-- Returns the trees of a node: lists by node `feature`, `threshold`, `yes`, `no` and `missing` (the
+-- node at which a row continues, from 0; a leaf leads to itself), the comparison `compare` (nil:
+-- all nodes are leaves), `roots`, `count`, `track` (whether `missing` differs from `no`),
+-- find_position(tree, number).
 local function read_trees(n)
   local modes = n.attrs.nodes_modes
   if n.attrs.nodes_values_as_tensor or type(modes) ~= "table" then
@@ -132,7 +133,7 @@ local function read_trees(n)
   return t
 end
 
--- Returns the number of levels below the roots; fails if a node is reached twice.
+-- Returns the number of levels below the roots; raises an error if a node has two parents.
 local function count_levels(t)
   local at, levels, visited = t.roots, 0, 0
   while true do
@@ -182,7 +183,7 @@ local function find_leaves(t, x)
 end
 
 
--- Returns the sums (rows, outputs) of what leaves add; `kind` is "target" or "class".
+-- Returns the sums (rows, outputs) of the values in the leaves; `kind` is "target" or "class".
 local function sum_leaves(n, x, kind, outputs, reduction)
   local t = read_trees(n)
   local weights = n:list(kind .. "_weights") or n:refuse("weights in float64")
@@ -240,7 +241,7 @@ function ops.TreeEnsembleClassifier(n, x)
   end
   local base = n:list("base_values")
   local scores = sum_leaves(n, y, "class", #labels, "sum")
-  if single then                         -- the leaves have the score of the second class
+  if single then                         -- leaves have scores of the second class
     local score = scores:part(1, ids[1] or 0, (ids[1] or 0) + 1)
     score = base and score + base[#base] or score
     local logistic = n:text("post_transform", "NONE") == "LOGISTIC"

@@ -39,7 +39,7 @@ local function check_list(list, count, least, name)
 end
 
 
--- Returns the window of a node: `count` spatial axes, and the lists by axis kernel, stride, dilate,
+-- Returns the window of a node: `count` spatial axes, and lists by axis: kernel, stride, dilate,
 -- before, after (borders) and out (size of the output, -1 if it is unknown).
 local function make_window(n, x, kernel)
   local count = #x.shape - 2
@@ -73,7 +73,7 @@ local function make_window(n, x, kernel)
       local steps = (size + before + after - extent) / stride
       local out = (ceil and math.ceil(steps) or math.floor(steps)) + 1
       if ceil and (out - 1) * stride >= size + before then
-        out = out - 1                    -- the last window would begin in the border
+        out = out - 1                    -- the last window starts in the border
       end
       w.out[i] = out
     end
@@ -165,7 +165,7 @@ function ops.ConvTranspose(n, x, weight, bias)
   if even and fits then
     return make_deconvolution(before, more, bias)
   end
-  local last, larger = {}, false         -- the output is larger than what the windows reach
+  local last, larger = {}, false         -- windows do not reach all of the output
   for i = 1, count do
     before[i], last[i] = -before[i], more[i] - after[i]
     larger = larger or before[i] > 0 or last[i] > 0
@@ -177,10 +177,10 @@ function ops.ConvTranspose(n, x, weight, bias)
 end
 
 
-local MOST_TAPS = 1024                   -- elements of a window of which slices are made
+local MOST_TAPS = 1024                   -- most elements of a window made of slices
 
--- Calls f(tap) for each place in the window, in row-major order; `tap` has the elements at that
--- place of all windows, `number` in the borders. This serves poolings that the engine lacks: with
+-- Calls f(tap) for each place in the window, in row-major order; `tap` has the elements of all
+-- windows at that place, `number` in the borders. It serves poolings that the engine lacks: with
 -- dilation, or with positions of the maxima.
 local function visit_taps(n, x, w, number, f)
   local last = {}
@@ -227,9 +227,9 @@ local function is_dilated(w)
 end
 
 
--- Returns a pooling by the engine's operator; nil if that would give other sizes, or other
--- averages. The borders at the end may differ from those at the start except in averages that count
--- them: the engine cuts the last windows at the end of the input.
+-- Returns a pooling by the engine's operator; nil if that would give other sizes or other averages.
+-- The borders at the end may differ from those at the start, except for averages that count them:
+-- the engine cuts the last windows at the end of the input.
 local function pool_windows(x, w, params)
   if w.count > 3 or params.count_include_pad and not is_symmetric(w) or is_dilated(w) then
     return nil
@@ -257,8 +257,8 @@ local function pool_windows(x, w, params)
 end
 
 
--- Returns x with the borders that its windows reach, and the window without borders that gives the
--- same output of it.
+-- Returns x with the borders that its windows reach, and the window without borders for the same
+-- output.
 local function pad_windows(n, x, w, number)
   local after = {}
   for i = 1, w.count do
@@ -318,7 +318,7 @@ local function find_maxima(n, x, w)
 end
 
 
--- Returns the maxima of windows, taken along one axis after the other.
+-- Returns the maxima of windows, computed along one axis after the other.
 local function take_maxima_by_axis(n, x, w)
   for axis = 1, w.count do
     local line, y = { count = w.count }, nil
@@ -354,8 +354,8 @@ function ops.MaxPool(n, x)
   return pool_windows(padded, inner, { pool_type = "max" }) or take_maxima_by_axis(n, x, w)
 end
 
--- whole: with count_include_pad, sums are divided by the size of a window even where it reaches
--- beyond the padding, as in ONNX Runtime's QLinearAveragePool
+-- whole: with count_include_pad, sums are divided by the size of the whole window even if it
+-- reaches beyond the padding, as in ONNX Runtime's QLinearAveragePool
 function ops.AveragePool(n, x, whole)
   local w, with_pad = make_window(n, x, n:list("kernel_shape", {})), n:flag("count_include_pad")
   if with_pad and whole and n:flag("ceil_mode") then
@@ -418,8 +418,8 @@ local function scatter_rows(shape, numbers, positions, reduction)
 end
 
 
--- Returns the row-major positions (1, count) in an image of size `w.size`: of the first element of
--- each window, then of the second one of each, and so on.
+-- Returns the row-major positions (1, count) in an image of size `w.size`: those of the first
+-- element of each window, then those of the second, and so on.
 local function list_window_positions(w)
   local list, count = {}, product(w.kernel) * product(w.out)
   value.spend(count * w.count, "the places of windows")
@@ -464,8 +464,8 @@ function ops.Col2Im(n, x, image_shape, block_shape)
 end
 
 
--- Computes MaxUnpool. Indices are positions in the whole output as the attributes give it; if there
--- is an output_shape, that output is padded or cut to it.
+-- Computes MaxUnpool. Indices are positions in the whole output that the attributes determine; if
+-- there is an output_shape, that output is padded or cut to it.
 function ops.MaxUnpool(n, x, indices, output_shape)
   local shape, count = n:sizes(x, "its input"), #x.shape - 2
   local kernel = check_list(n:list("kernel_shape", {}), count, 1, "kernel_shape")
@@ -504,7 +504,7 @@ function ops.DeformConv(n, x, weight, offset, bias, mask)
   local params = { kernel = w.kernel, stride = w.stride, dilate = w.dilate, pad = pad,
     num_filter = shape[1], num_group = n:int("group", 1),
     num_deformable_group = n:int("offset_group", 1), no_bias = bias == nil }
-  -- the operator without a mask has another rule for places just outside an image
+  -- without a mask the operator treats places just outside the image differently
   mask = mask or op("ones_like", { offset:part(1, 0, offset.shape[2] / 2) })
   return (op("_contrib_ModulatedDeformableConvolution", { x, offset, mask, weight, bias },
     params))
@@ -513,7 +513,8 @@ end
 
 local STATE_ACTIVATIONS = { none = "none", silu = "silu", swish = "silu" }
 
--- Computes a convolution of each channel over earlier positions, which are kept from call to call.
+-- Computes a convolution of each channel over earlier positions, which are a state from call to
+-- call.
 function ops.CausalConvWithState(n, x, weight, bias, past)
   local shape, k = n:sizes(x, "its input"), weight.shape[3]
   local before = past
@@ -542,7 +543,7 @@ local function align_channels(v, rank)
   return v:reshape(shape)
 end
 
--- Normalises x by its own statistics; also returns the running statistics that follow from them.
+-- Normalises x by its batch statistics; also returns the updated running statistics.
 local function train_batch_norm(n, x, scale, bias, mean, variance)
   local axes = { 0, unpack(value.axes_from(2, #x.shape)) }
   local momentum = n:float("momentum", 0.9)

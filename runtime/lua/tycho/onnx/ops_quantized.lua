@@ -1,8 +1,8 @@
 --- Operators of ONNX on quantized numbers (not for users); see onnx/ops_math.lua.
 --
 -- A quantized number q has the value (q - zero point) * scale. Products are computed in 8-bit
--- integers where zero points and weights are constants, else in floats that hold their sums
--- exactly, so that both give the same results.
+-- integers if zero points and weights are constants, else in floats that hold the sums exactly, so
+-- that both give the same results.
 --
 -- @module tycho.onnx.ops_quantized
 
@@ -31,19 +31,19 @@ local function is_number(v)
   return not v or v:is_constant() and product(v.shape) == 1
 end
 
--- Returns the number of a constant scale or zero point, `absent` without one.
+-- Returns the number of a constant scale or zero point; `absent` if there is none.
 local function get_number(v, absent) return v and v:number("a scale or zero point") or absent end
 
 
 -- Scales and zero points --------------------------------------------------------------------------
 
--- Returns the axis along which a node has several scales; 0 where it has one.
+-- Returns the axis along which a node has several scales; 0 if it has one.
 local function find_scaled_axis(n, x, scale)
   local rank = #x.shape
   return product(n:sizes(scale, "its scale")) > 1 and n:axis(math.min(1, rank - 1), rank) or 0
 end
 
--- Returns a scale or zero point in a shape that broadcasts to x. It has one number, one for each
+-- Returns a scale or zero point in a shape that broadcasts to x. It is one number, one for each
 -- element of an axis, or one for each block of an axis.
 local function expand_parameter(n, v, x, axis, block)
   if product(v.shape) == 1 then
@@ -90,7 +90,7 @@ function quantized.decode(x, scale, zero)
 end
 
 
---- Returns values as quantized numbers of the zero point's type, of uint8 without a zero point.
+--- Returns values as quantized numbers of the zero point's type; uint8 without a zero point.
 function quantized.encode(y, scale, zero)
   local name = zero and (zero.onnx_type or zero.dtype) or "uint8"
   return round_levels(y / scale:cast(y.dtype), zero, RANGE[name], zero and zero.dtype or "uint8")
@@ -123,7 +123,7 @@ function ops.QuantizeLinear(n, x, scale, zero)
   local dtype = zero and zero.dtype or kind and kind.dtype or "uint8"
   local precise = scale.dtype == "float64" and "float64" or "float32"
   local y = x:cast(precise) / expand_parameter(n, scale, x, axis, block):cast(precise)
-  if small.float then                                    -- its zero point is 0
+  if small.float then                                    -- the zero point of a float type is 0
     return value.cast_to_kind(n, y, small)
   end
   local q = round_levels(y, zero and expand_parameter(n, zero, x, axis, block), RANGE[name], dtype)
@@ -163,10 +163,10 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
-local EXACT = 2 ^ 24                     -- float32 has all integers up to it
+local EXACT = 2 ^ 24                     -- float32 holds all integers up to it
 
--- Returns the real type in which sums of products with 8-bit weights are exact: of `count` products
--- of numbers up to `most`. The outputs are along `axis` of the weight.
+-- Returns the real type in which sums of products with 8-bit weights are exact, for `count`
+-- products of numbers up to `most`. The outputs are along `axis` of the weight.
 local function choose_sum_type(most, weight, axis, count)
   local bound = count * most * 255
   if weight:is_constant() and bound >= EXACT then
@@ -180,8 +180,8 @@ local function choose_sum_type(most, weight, axis, count)
   return bound < EXACT and "float32" or "float64"
 end
 
--- Returns the weights of a product minus their zero point; nil unless these are constants in the
--- range of int8.
+-- Returns the weights of a product minus their zero point; nil unless the differences are constants
+-- in the range of int8.
 local function narrow_weights(b, zero)
   if #b.shape ~= 2 or not b:is_constant() or zero and not zero:is_constant() then
     return nil
@@ -311,9 +311,9 @@ local function convolve_levels(n, x, weight, x_zero, w_zero)
 end
 
 -- Returns the sums of a convolution of 8-bit integers with constant weights, computed by 8-bit
--- kernels; nil if float32 does not hold them. A zero point of x that is known at run time only is
--- subtracted from the result, times the sums of the weights inside the image, which a convolution
--- of ones gives.
+-- kernels; nil if float32 does not hold them. A zero point of x that is known only at run time is
+-- multiplied by the sums of the weights inside the image, which a convolution of ones gives, and
+-- subtracted from the result.
 local function convolve_exactly(n, x, weight, x_zero, w_zero)
   local one = value.scalar(1, "float32")
   local levels = value.has_integers() and level_attributes.RANGE[x.dtype] and weight:is_constant()

@@ -1,7 +1,7 @@
---- Operators of ONNX that draw numbers (not for users); see onnx/ops_math.lua.
+--- Operators of ONNX that draw random numbers (not for users); see onnx/ops_math.lua.
 --
--- They draw at each run, from the engine's own stream (`ty.random.seed`); attributes `seed` are not
--- read, since no other engine's stream gives the same numbers.
+-- They draw in each run, from the random state of `ty.random.seed`. The attribute `seed` is not
+-- read, since no other engine's generator gives the same numbers.
 --
 -- @module tycho.onnx.ops_random
 
@@ -15,7 +15,7 @@ local ops = {}
 local op = value.op
 
 
--- Returns the dtype that the attribute `dtype` names, or the default.
+-- Returns the dtype in the attribute `dtype`, or the default.
 local function get_dtype(n, default)
   local code = n:int("dtype")
   local kind = code and tensor.type_of(code)
@@ -25,7 +25,7 @@ local function get_dtype(n, default)
   return kind and kind.dtype or default
 end
 
--- Returns numbers of a distribution, of a real type.
+-- Returns random numbers of a distribution, in a real type.
 local function draw(n, name, params, shape, dtype)
   if not value.REAL[dtype] then
     n:refuse("drawn numbers of type %s", dtype)

@@ -1,7 +1,7 @@
 --- Operators of ONNX: recurrent layers (not for users); see onnx/ops_math.lua.
 --
--- Cells that the engine's RNN computes become that operator. Others (with other activations,
--- limits, peepholes, lengths, or the gate of the older GRU) are unrolled.
+-- Cells that the engine's operator RNN supports become that operator. Others (with other
+-- activations, limits, peepholes, lengths, or the gate of older GRUs) are unrolled.
 --
 -- @module tycho.onnx.ops_rnn
 
@@ -17,8 +17,7 @@ local op = value.op
 
 -- Activations -------------------------------------------------------------------------------------
 
--- Activations by ONNX's name in small letters: f(x, alpha, beta), and the defaults of alpha and
--- beta.
+-- Activations by ONNX's name in lower case: f(x, alpha, beta), and the defaults of alpha and beta.
 local ACTIVATIONS = {
   relu = { function(x) return x:map("relu") end },
   tanh = { function(x) return x:map("tanh") end },
@@ -39,8 +38,7 @@ local ACTIVATIONS = {
   end, 1 },
 }
 
--- Returns the activations of all directions, one after the other, and whether they are the
--- defaults.
+-- Returns the activations of all directions in one list, and whether they are the defaults.
 local function list_activations(n, defaults, directions)
   local words = n.attrs.activations or {}
   local alphas, betas = n:list("activation_alpha", {}), n:list("activation_beta", {})
@@ -67,8 +65,8 @@ end
 
 local DIRECTIONS = { forward = 1, reverse = 1, bidirectional = 2 }
 
--- Returns the table of a layer of any kind: its sizes, its weights, its activations, its input and
--- states. Time is the first axis of the input. `usual`: the engine's RNN may compute it.
+-- Returns the table of a layer of any kind: sizes, weights, activations, input, states. Time is the
+-- first axis of the input. `usual`: whether the engine's RNN may compute it.
 local function make_layer(n, gates, defaults, x, weight, recurrent, bias, lengths, hidden)
   local l = { gates = gates, directions = n:choice("direction", "forward", DIRECTIONS),
     reverse = n:text("direction", "forward") == "reverse", swapped = n:int("layout", 0) == 1 }
@@ -107,7 +105,7 @@ end
 
 
 -- Returns y (time, batch, directions, units) and states (directions, batch, units) with the axes in
--- ONNX's order; with layout 1 the batch is first.
+-- ONNX's order; with layout 1 the batch comes first.
 local function order_outputs(l, y, ...)
   local results = { y:transpose(l.swapped and { 1, 0, 2, 3 } or { 0, 2, 1, 3 }) }
   for _, state in ipairs{ ... } do
@@ -120,8 +118,8 @@ end
 local function reverse_time(x) return (op("reverse", { x }, { axis = { 0 } })) end
 
 
--- Returns the gates along an axis in the engine's order: order[i] is the place (from 1) of the
--- engine's gate i in ONNX's order.
+-- Returns the gates along an axis in the engine's order: order[i] is the position (from 1) in
+-- ONNX's order of the engine's gate i.
 local function reorder_gates(v, axis, order, units)
   local parts = {}
   for i, k in ipairs(order) do
@@ -161,7 +159,7 @@ end
 
 local MOST_STEPS = 4096
 
--- Returns x with time reversed, of each sample within its length.
+-- Returns x reversed in time, each sample within its length.
 local function reverse_sequences(l, x)
   if not l.lengths then
     return reverse_time(x)
@@ -169,9 +167,9 @@ local function reverse_sequences(l, x)
   return x:map("SequenceReverse", { l.lengths:cast(x.dtype) }, { use_sequence_length = true })
 end
 
--- Unrolls direction d. step(part, product, states) returns the new states, of which the first is
--- the output; `part` has the recurrent weight, its bias and d, `product` is that of the input with
--- the weight. Returns all outputs, and the last states.
+-- Unrolls direction d. step(part, product, states) returns the new states, the first of which is
+-- the output; `part` has the recurrent weight, its bias and d, `product` is the product of the
+-- input with the weight. Returns all outputs and the last states.
 local function run_direction(l, d, states, step)
   local backward = l.reverse or d == 1
   local function take_direction(v) return v:part(0, d, d + 1):squeeze(0) end

@@ -1,7 +1,7 @@
 --- Operators of ONNX on sequences (not for users); see onnx/ops_math.lua.
 --
 -- A sequence is a value whose field `items` lists its values. Its length is known at import, so it
--- leaves no nodes.
+-- needs no nodes.
 --
 -- @module tycho.onnx.ops_sequence
 
@@ -20,7 +20,8 @@ local function items_of(v)
   return v and v.items or value.damaged("its input is no sequence")
 end
 
--- Returns where a position, negative from the end, is in a list, from 1.
+-- Returns the place in a list, from 1, of a position that counts from 0 or, if negative, from the
+-- end.
 local function find_position(position, count, most)
   local at = position:number("the position")
   if at < -count or at > most or at ~= math.floor(at) then
@@ -104,7 +105,7 @@ function ops.SplitToSequence(n, x, split)
 end
 
 
--- Converts the body once for each item.
+-- Converts the body separately for each item.
 function ops.SequenceMap(n, sequence, ...)
   local graph, more, lists = n:graph("body"), { ... }, {}
   for i = 1, #items_of(sequence) do

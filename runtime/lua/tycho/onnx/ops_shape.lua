@@ -33,7 +33,8 @@ local function check_rank(shape)
   return shape
 end
 
--- Returns the size of an axis that gets what the others leave of a shape; -1 where it is not known.
+-- Returns the size of the axis that gets the elements which the other sizes of a shape leave; -1 if
+-- unknown.
 local function compute_rest(from, to, rest)
   local known, taken, open = 1, 1, 0
   for _, size in ipairs(from) do
@@ -71,7 +72,7 @@ function ops.Reshape(n, x, shape)
   elseif not same and keep_zero and product(to) == 0 then
     n:sizes(x, "its input")
   elseif not same and #to > 0 and not value.same_shape(to, x.shape) and not x:is_empty() then
-    -- the operator reads 0 and -1 as ONNX does
+    -- the engine's Reshape treats 0 and -1 as ONNX does
     return value.output(op("Reshape", { x }, { shape = wanted }).entry, to, x.dtype)
   end
   return x:reshape(to)
@@ -377,7 +378,7 @@ function ops.GatherElements(n, x, indices)
   return (op("_contrib_take_along_axis", { x, indices }, { axis = n:axis(0, #x.shape) }))
 end
 
--- Returns indices whose first axis is that of the coordinates, which was the last one.
+-- Returns indices with the last axis, that of the coordinates, moved to the front.
 local function move_coordinates_first(indices)
   local axes = { #indices.shape - 1 }
   for axis = 0, #indices.shape - 2 do
@@ -442,8 +443,8 @@ end
 
 local WRITES = { linear = "linear", circular = "circular" }
 
--- Replaces rows of each sample of a cache from a position on; in mode 'circular' they continue at
--- its start.
+-- Replaces rows of each sample of a cache from a position on; in mode 'circular' rows beyond the
+-- end continue at its start.
 function ops.TensorScatter(n, cache, update, first)
   local axis, shape = n:axis(-2, #cache.shape), n:sizes(update, "its update")
   local size = n:sizes(cache, "its cache")[axis + 1]
@@ -477,7 +478,7 @@ function ops.OneHot(n, indices, depth, values)
   return value.where(value.binary("equal", at, positions), on, off)
 end
 
--- Selects the elements or parts where the condition is not 0. The condition must be a constant,
+-- Selects the elements or parts for which the condition is not 0. The condition must be a constant,
 -- since the size of the result depends on it.
 function ops.Compress(n, x, condition)
   local axis = n:int("axis")
@@ -553,8 +554,8 @@ function value.axes_from(a, b)
 end
 
 
--- Returns whether an optional value is present. An absent one is an absent input, so that the
--- result is a constant.
+-- Returns whether an optional value is present, which is a constant, since absence means an omitted
+-- input.
 function ops.OptionalHasElement(_, x) return value.scalar(x and 1 or 0, "bool") end
 
 function ops.OptionalGetElement(_, x) return x or value.damaged("its input is absent") end
@@ -562,7 +563,7 @@ function ops.OptionalGetElement(_, x) return x or value.damaged("its input is ab
 
 -- Borders -----------------------------------------------------------------------------------------
 
--- Returns x with borders along one axis, which is the third of four axes for the operator Pad.
+-- Returns x with borders along one axis, as a call of the operator Pad on the third of four axes.
 local function pad_axis(n, x, axis, before, after, mode, number)
   local shape = tables.copied(n:sizes(x, "its input"))
   if mode == "wrap" then
@@ -577,7 +578,7 @@ local function pad_axis(n, x, axis, before, after, mode, number)
   return y:reshape(shape)
 end
 
--- Returns images with all of their borders, which one operator adds.
+-- Returns images with borders on both axes, added by one operator.
 local function pad_image(x, before, after, mode, number)
   local width = {}
   for i = 1, #x.shape do

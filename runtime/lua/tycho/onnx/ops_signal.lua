@@ -1,7 +1,7 @@
---- Operators of ONNX: windows, frequencies of signals (not for users); see onnx/ops_math.lua.
+--- Operators of ONNX for signals: windows and spectra (not for users); see onnx/ops_math.lua.
 --
--- A Fourier transform is a product with a matrix of cosines and sines, which is fast for the few
--- hundred samples of a frame in networks.
+-- A Fourier transform is a product with a matrix of cosines and sines, which is fast enough for the
+-- few hundred samples of a frame in networks.
 --
 -- @module tycho.onnx.ops_signal
 
@@ -56,7 +56,7 @@ local function convert_to_mel(hertz) return 2595 * math.log10(1 + hertz / 700) e
 
 local function convert_to_hertz(mel) return 700 * (10 ^ (mel / 2595) - 1) end
 
--- Computes triangles over the bins of a spectrum, whose corners are evenly spaced in mel.
+-- Computes triangular filters over the bins of a spectrum, whose corners are evenly spaced in mel.
 function ops.MelWeightMatrix(n, bins, length, rate, lower, upper)
   local count, samples = bins:number("num_mel_bins"), length:number("dft_length")
   local hertz, rows = rate:number("sample_rate"), floor(samples / 2) + 1
@@ -121,8 +121,8 @@ local function join_parts(real, imaginary)
 end
 
 
--- Returns the transform over the last axis of real parts and imaginary ones, which may be absent.
--- Options: inverse, onesided.
+-- Returns the transform over the last axis; the imaginary parts may be nil. Options: inverse,
+-- onesided.
 local function transform_axis(n, real, imaginary, length, options)
   local dtype, inverse = real.dtype, options.inverse
   local count = options.onesided and not inverse and floor(length / 2) + 1 or length
@@ -139,8 +139,8 @@ local function transform_axis(n, real, imaginary, length, options)
 end
 
 
--- Returns the real signals (..., length, 1) of which the first half of the spectrum is given; the
--- other half is its conjugate.
+-- Returns the real signals (..., length, 1) from the first half of the spectrum; the other half is
+-- its conjugate.
 local function invert_half_spectrum(n, real, imaginary, length)
   local half = floor(length / 2) + 1
   local factors = {}
@@ -157,7 +157,7 @@ local function invert_half_spectrum(n, real, imaginary, length)
 end
 
 
--- Returns the order of axes that makes an axis the last one, and the order that restores it; the
+-- Returns the order of axes that moves an axis to the end, and the order that restores it; the
 -- latter includes the axis of the parts of complex numbers.
 local function order_axis_last(rank, axis)
   local axes, back = {}, {}

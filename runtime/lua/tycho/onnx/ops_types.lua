@@ -1,8 +1,8 @@
---- Operators of ONNX: casts, also to types of few bits, and bits of integers (not for users); see
--- onnx/ops_math.lua.
+--- Operators of ONNX: casts, including those to types of few bits, and bit operations (not for
+-- users); see onnx/ops_math.lua.
 --
--- The engine has no operators on bits. They are made of arithmetic in int64, which is exact and
--- wraps, and whose remainder has the sign of the divisor.
+-- The engine has no operators on bits. They are expressed by arithmetic in int64, which is exact
+-- and wraps, and whose remainder has the sign of the divisor.
 --
 -- @module tycho.onnx.ops_types
 
@@ -118,7 +118,7 @@ local INTEGERS = {
   int32 = { 32, true }, uint64 = { 64 }, int64 = { 64, true },
 }
 
--- Returns int64 numbers wrapped to an integer type of ONNX, which the engine holds in `dtype`.
+-- Returns int64 numbers wrapped to an integer type of ONNX, which the engine stores as `dtype`.
 local function wrap_integers(y, bits, signed, dtype, onnx_type)
   if bits < 64 then
     local top = signed and 2 ^ (bits - 1) or 0
@@ -131,7 +131,7 @@ local function wrap_integers(y, bits, signed, dtype, onnx_type)
 end
 
 
--- Returns a new value with the numbers of x and another name of ONNX's type; x keeps its own.
+-- Returns a new value with the elements of x and another ONNX type name; x is unchanged.
 local function rename_type(x, name)
   local y = x.entry and value.output(x.entry, x.shape, x.dtype)
     or value.constant(x.array, x.shape, x.dtype, x.name)
@@ -142,8 +142,8 @@ end
 
 --- Returns a value cast to a type of ONNX.
 -- @tparam Node n its attributes say how floats of few bits are rounded
+-- @tparam Node n has the attributes for rounding to floats of few bits
 -- @tparam Value x
--- @tparam table kind as `tensor.type_of` returns it
 function value.cast_to_kind(n, x, kind)
   local from, to = INTEGERS[x.onnx_type or x.dtype], INTEGERS[kind.name]
   if x.onnx_type == kind.name then

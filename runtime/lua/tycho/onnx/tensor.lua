@@ -1,8 +1,8 @@
---- Tensors of ONNX files as constants (onnx/value.lua): types, where the elements are, arrays.
+--- Tensors of ONNX files as constants (onnx/value.lua): types, positions of elements, arrays.
 --
--- What the file has as the engine has it becomes an array that is read when it is first needed;
--- other types are converted: uint16, int16 to int32, uint32, uint64 to int64, floats of 8 and 4
--- bits to float32, integers of 4 and 2 bits to 8 bits. Text and complex numbers are refused.
+-- Elements that the file stores as the engine does become an array that is read on first use.
+-- Others are converted: uint16 and int16 to int32, uint32 and uint64 to int64, floats of 8 and 4
+-- bits to float32, integers of 4 and 2 bits to 8 bits. Strings and complex numbers are refused.
 --
 -- @module tycho.onnx.tensor
 
@@ -17,11 +17,11 @@ local transfer = require "tycho.ndarray.transfer"
 local tensor = {}
 
 -- By TensorProto.DataType:
--- - name: as errors and metadata show it
+-- - name: in errors and metadata
 -- - dtype: of the array; nil: refused
--- - c: type of an element in the file; of one that is not a whole byte, of the bytes
--- - same: elements are stored as the array has them
--- - bits: of an element, where it is not a whole byte; signed: in two's complement
+-- - c: C type of an element in the file; for elements smaller than a byte, of the bytes
+-- - same: whether elements are stored as in the array
+-- - bits: of an element, if it is not a whole byte; signed: whether in two's complement
 -- - float: bits of the exponent, bits of the mantissa, bias, form: "ieee" has infinities and NaN,
 --   "fn" only NaN, "uz" NaN in the place of negative zero, "all" neither, "e8m0" powers of two
 local TYPES = {
@@ -47,7 +47,8 @@ local TYPES = {
   [20] = { name = "float8e5m2fnuz", dtype = "float32", c = "uint8_t", float = { 5, 2, 16, "uz" } },
   [21] = { name = "uint4", dtype = "uint8", c = "uint8_t", bits = 4 },
   [22] = { name = "int4", dtype = "int8", c = "uint8_t", bits = 4, signed = true },
-  [23] = { name = "float4e2m1", dtype = "float32", c = "uint8_t", bits = 4, float = { 2, 1, 1, "all" } },
+  [23] = { name = "float4e2m1", dtype = "float32", c = "uint8_t", bits = 4,
+    float = { 2, 1, 1, "all" } },
   [24] = { name = "float8e8m0", dtype = "float32", c = "uint8_t", float = { 8, 0, 127, "e8m0" } },
   [25] = { name = "uint2", dtype = "uint8", c = "uint8_t", bits = 2 },
   [26] = { name = "int2", dtype = "int8", c = "uint8_t", bits = 2, signed = true },
@@ -59,7 +60,7 @@ local MOST_ELEMENTS = 2 ^ 47                             -- bytes that a process
 
 --- Returns the description of a file's type code.
 -- @int code
--- @treturn ?table name and dtype; no dtype: it is refused
+-- @treturn ?table name and dtype; dtype is nil for a type that is refused
 function tensor.type_of(code)
   return TYPES[code]
 end
@@ -83,7 +84,7 @@ local function fail(t, code, text, ...)
 end
 
 
--- Returns the number of elements; sizes and their product are checked.
+-- Returns the number of elements; raises an error for invalid sizes or products of sizes.
 local function count_elements(t)
   local n = 1
   if #t.dims > MOST_DIMS then
@@ -112,7 +113,7 @@ local function read_integer(t, key, default)
 end
 
 
--- Returns the file with the elements, and their place in it: {at, bytes}.
+-- Returns the file that contains the elements, and their position: {at, bytes}.
 local function find_external_position(t, model)
   local name = t.external and t.external.location
   if not name then
@@ -130,8 +131,8 @@ local function find_external_position(t, model)
 end
 
 
--- Returns the file and the position of a tensor's elements if they are in one piece and stored as
--- the type has them, else nil.
+-- Returns the file and the position of a tensor's elements if they are contiguous and stored in the
+-- type's usual form, else nil.
 local function find_dense_position(t, kind, model)
   if t.is_external then
     return find_external_position(t, model)
@@ -171,8 +172,7 @@ local function decode_float(code, form)
 end
 
 
--- Returns element i (from 0) of bytes that hold several elements of few bits each, the lowest bits
--- first.
+-- Returns element i (from 0) of bytes that hold several small elements each, the lowest bits first.
 local function read_bits(bytes, i, kind)
   local per_byte = 8 / kind.bits
   local code = bit.band(bit.rshift(bytes[math.floor(i / per_byte)], i % per_byte * kind.bits),
@@ -181,7 +181,7 @@ local function read_bits(bytes, i, kind)
 end
 
 
--- Returns an FFI array of kind.dtype with n elements of the file.
+-- Returns an FFI array of type kind.dtype with n elements from the file.
 local function convert_elements(n, kind, source)
   local target = ffi.new(kind.dtype == "float32" and "float[?]" or kind.dtype == "int64"
     and "int64_t[?]" or kind.dtype == "int32" and "int32_t[?]" or "uint8_t[?]", n)
@@ -193,7 +193,7 @@ local function convert_elements(n, kind, source)
 end
 
 
--- Returns the numbers of fields that hold one each, or several packed ones, in the element's type.
+-- Returns the numbers in separate or packed fields as an FFI array of the element's type.
 local function read_scattered(t, n, kind, model)
   local values, from = ffi.new(kind.c .. "[?]", math.max(n, 1)), 0
   local function put(v)
@@ -215,7 +215,7 @@ end
 local WIDTHS = { float = "float", double = "double" }
 
 --- Calls a function with each number of a packed field.
--- @tparam table model whose file it is
+-- @tparam table model the model of the file
 -- @tparam table part at, bytes
 -- @string kind "float", "double" or "varint"
 -- @tparam function f
@@ -259,8 +259,7 @@ local function count_bytes(n, kind)
 end
 
 
--- Returns the array of contiguous elements; they are read only when needed if the engine has the
--- type.
+-- Returns the array of contiguous elements; if the engine has the type, they are read on first use.
 local function make_dense_array(t, n, kind, shape, file, position)
   local want = count_bytes(n, kind)
   if position.bytes ~= want then
@@ -293,9 +292,9 @@ end
 
 
 --- Returns a tensor's shape and type, and its array.
--- @tparam table t as `onnx.model_file` reads it
--- @tparam table model whose file it is in
--- @treturn table shape (ONNX's), dtype, array (a function; nil where there are no elements)
+-- @tparam table t in the form of `onnx.model_file`
+-- @tparam table model the model of the file
+-- @treturn table shape (ONNX's), dtype, array (a function; nil if there are no elements)
 function tensor.read(t, model)
   local kind = TYPES[t.type]
   if not kind or not kind.dtype or t.is_text then

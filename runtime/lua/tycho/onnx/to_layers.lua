@@ -1,4 +1,4 @@
---- Operators as ONNX has them: recurrent layers, control flow, detection (not for users); see
+--- Conversion of operators to ONNX: recurrent layers, control flow, detection (not for users); see
 -- onnx/to_math.lua.
 --
 -- @module tycho.onnx.to_layers
@@ -14,7 +14,7 @@ local to = {}
 
 -- Recurrent layers --------------------------------------------------------------------------------
 
--- ONNX's operator, number of gates, and the place in the engine's order of each of ONNX's gates.
+-- ONNX's operator, number of gates, and the position in the engine's order of each of ONNX's gates.
 local CELLS = {
   lstm = { "LSTM", 4, { 1, 4, 2, 3 } }, gru = { "GRU", 3, { 2, 1, 3 } },
   rnn_tanh = { "RNN", 1, { 1 } }, rnn_relu = { "RNN", 1, { 1 }, "Relu" },
@@ -34,7 +34,7 @@ local function order_gate_rows(vector, at, cell, units, columns)
   return x, at + cell[2] * units * columns
 end
 
--- Joins arrays along axis 0 and gives the result the shape. Returns a new NDArray.
+-- Joins arrays along axis 0 in the given shape; returns a new NDArray.
 local function join_parts(list, shape)
   local x = list[1]
   if #list > 1 then
@@ -110,7 +110,8 @@ end
 
 -- Control flow ------------------------------------------------------------------------------------
 
--- Returns a copy of the list of places (from 0) that an attribute of the node holds; {} without it.
+-- Returns a copy of the list of positions (from 0) in an attribute of the node; {} without the
+-- attribute.
 local function list_positions(c, key)
   local list = {}
   for _, at in ipairs(c.p[key] or {}) do
@@ -192,7 +193,7 @@ function to._cond(e, c)
     else_branch = export_branch(e, c, bodies[3], "else_input_locs") }, c.p.num_outputs)
 end
 
--- Emits x with rows of zeros after those of the steps that ran, `most` rows in all.
+-- Emits x with rows of zeros after those of the steps that ran, so that there are `most` rows.
 local function fill_up(e, x, out, most)
   local count = e:emit("Slice", { e:emit("Shape", { x }), e:ints{ 0 }, e:ints{ 1 } })
   local zeros = {}
@@ -258,8 +259,8 @@ end
 
 -- Detection ---------------------------------------------------------------------------------------
 
--- Runs an operator that reads only the shape of its input. Returns the name of its result, which is
--- stored as a constant.
+-- Runs an operator that reads only the shape of its input. Returns the name of its result, a
+-- constant.
 local function emit_by_shape(e, c)
   local x, flat = create.zeros{ shape = e:known(c.shapes[1]), dtype = c.dtypes[1] }, {}
   for key, text in pairs(c.node.attrs) do
@@ -272,7 +273,7 @@ end
 
 to._contrib_MultiBoxPrior = emit_by_shape
 
--- Emits column k (from 0) of x, that is of its last axis, which stays with one element.
+-- Emits column k (from 0) of the last axis of x, which keeps an axis of one element.
 local function emit_column(e, x, k)
   return e:emit("Slice", { x, e:ints{ k }, e:ints{ k + 1 }, e:ints{ -1 } })
 end

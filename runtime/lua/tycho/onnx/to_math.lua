@@ -1,8 +1,8 @@
---- Operators as ONNX has them: arithmetic, comparisons, reductions, products (not for users).
+--- Conversion of operators to ONNX: arithmetic, comparisons, reductions, products (not for users).
 --
--- A function is given the exporter (onnx/exporter.lua) and the node: `p` (parameters), `inputs`
--- (names), `shapes` and `dtypes` of the inputs, `out` (shape and dtype of each output). It returns
--- the names of the outputs.
+-- A converter is called with the exporter (onnx/exporter.lua) and a description of the node: `p`
+-- (parameters), `inputs` (names), `shapes` and `dtypes` of the inputs, `out` (shape and dtype of
+-- each output). It returns the names of the outputs.
 --
 -- @module tycho.onnx.to_math
 
@@ -117,7 +117,7 @@ function to._contrib_div_sqrt_dim(e, c)
 end
 
 
--- Returns a converter of a comparison, which gives 0 and 1 in the type of its inputs.
+-- Returns a converter of a comparison, whose results are 0 and 1 in the type of its inputs.
 local function make_test(op, negated)
   return function(e, a, b, dtype)
     local y = e:emit(op, { a, b })
@@ -125,7 +125,7 @@ local function make_test(op, negated)
   end
 end
 
--- Returns a converter of a logical operator, whose inputs are true where they are not 0.
+-- Returns a converter of a logical operator, for which inputs are true if they are not 0.
 local function make_logic(op)
   return function(e, a, b, dtype)
     local y = e:emit(op, { e:cast(a, dtype, "bool"), e:cast(b, dtype, "bool") })
@@ -133,7 +133,7 @@ local function make_logic(op)
   end
 end
 
--- Returns a converter to an operator of ONNX that does the same.
+-- Returns a converter to an operator of ONNX with the same meaning.
 local function make_plain(op) return function(e, a, b) return e:emit(op, { a, b }) end end
 
 -- Emits a modulo b with the sign of b.
@@ -149,7 +149,8 @@ local function emit_hypotenuse(e, a, b)
   return e:emit("Sqrt", { e:emit("Add", { e:emit("Mul", { a, a }), e:emit("Mul", { b, b }) }) })
 end
 
--- Operators of two arrays, of an array and a number, of a number and an array; what they do.
+-- Operators of two arrays, of an array and a number, of a number and an array; function that emits
+-- them.
 local BINARY = {
   { "elemwise_add broadcast_add _grad_add", "_plus_scalar", "", make_plain "Add" },
   { "elemwise_sub broadcast_sub", "_minus_scalar", "_rminus_scalar", make_plain "Sub" },
@@ -177,8 +178,8 @@ for _, row in ipairs(BINARY) do
   for name in row[1]:gmatch("%S+") do
     to[name] = function(e, c) return f(e, c.inputs[1], c.inputs[2], c.dtypes[1]) end
   end
-  -- Returns the input, the number and their type for an operator with a number, which may turn an
-  -- array of integers into another type.
+  -- Returns the input, the number and their common type for an operator with a number, which may
+  -- change the type of an array of integers.
   local function add_number(e, c)
     local x = e:cast(c.inputs[1], c.dtypes[1], c.out[1].dtype)
     return x, e:number(c.p.scalar, c.out[1].dtype), c.out[1].dtype
@@ -210,7 +211,7 @@ function to.add_n(e, c)
   if REAL[c.dtypes[1]] then
     return e:emit("Sum", list)
   end
-  local y = list[1]                      -- Sum takes floats only
+  local y = list[1]                      -- Sum only supports floats
   for i = 2, #list do
     y = e:emit("Add", { y, list[i] })
   end
@@ -250,8 +251,8 @@ to.zeros_like, to.ones_like = make_like(0), make_like(1)
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns the axes (from 0, ascending) that a reduction removes; `list`: those of the call, which
--- may count from the end.
+-- Returns the axes (from 0, ascending) that a reduction removes; `list`: axes of the call, which
+-- may be negative.
 local function list_axes(c, list)
   local rank, axes, set = #c.shapes[1], {}, {}
   for _, axis in ipairs(list or {}) do
@@ -266,9 +267,9 @@ local function list_axes(c, list)
 end
 
 
--- Emits a reduction that keeps the reduced axes with one element each. Axes are an input of ONNX's
--- operator from opset 18 on, an attribute before; of ReduceSum always an input. Without axes, which
--- ONNX reads as all of them, an added axis of one element is reduced.
+-- Emits a reduction that keeps each reduced axis with one element. Axes are an input of ONNX's
+-- operator from opset 18 on (for ReduceSum always), else an attribute. An empty list would mean all
+-- axes in ONNX, so an axis of one element is added and reduced.
 local function emit_reduction(e, op, x, axes)
   if #axes == 0 then
     local added = emit_reduction(e, op, e:emit("Unsqueeze", { x, e:ints{ 0 } }), { 0 })
@@ -281,7 +282,7 @@ local function emit_reduction(e, op, x, axes)
 end
 
 
--- Returns the shape with axes of one element in place of those that are reduced.
+-- Returns the shape with size 1 in place of the reduced axes.
 local function make_kept_shape(shape, axes)
   local copy = tables.copied(shape)
   for _, axis in ipairs(axes) do
@@ -326,7 +327,7 @@ to._square_sum = make_reduction("ReduceSum", emit_square)
 
 local make_mean = make_reduction "ReduceMean"
 
--- Emits a mean; one of a small type divides a sum that wraps around in that type.
+-- Emits a mean; in a small type, the mean of a sum that wraps around in that type.
 function to.mean(e, c)
   if not c.narrow then
     return make_mean(e, c)
@@ -379,7 +380,7 @@ end
 
 -- Products ----------------------------------------------------------------------------------------
 
--- Emits x, of that many axes, with its last two axes exchanged.
+-- Emits x, which has `rank` axes, with its last two axes exchanged.
 local function swap_last_axes(e, x, rank)
   local axes = {}
   for i = 1, rank do

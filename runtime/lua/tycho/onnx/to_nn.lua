@@ -1,5 +1,5 @@
---- Operators as ONNX has them: windows, normalisation, losses, images, attention (not for users);
--- see onnx/to_math.lua.
+--- Conversion of operators to ONNX: windows, normalisation, losses, images, attention (not for
+-- users); see onnx/to_math.lua.
 --
 -- @module tycho.onnx.to_nn
 
@@ -11,7 +11,7 @@ local tables = require "tycho.core.tables"
 local to = {}
 
 
--- Returns a list of count times v, or 1.
+-- Returns a list of `count` times v, by default 1.
 local function list_ones(count, v)
   local list = {}
   for i = 1, count do
@@ -20,12 +20,12 @@ local function list_ones(count, v)
   return list
 end
 
--- Returns the list if it has elements, else one of count times v, or 1.
+-- Returns the list if it has elements, else a list of `count` times v, by default 1.
 local function list_or_ones(list, count, v)
   return list and #list > 0 and list or list_ones(count, v)
 end
 
--- Returns the list twice, one after the other: the pads of ONNX, before and after each axis.
+-- Returns the list repeated once: ONNX's pads, before and after each axis.
 local function repeat_list(list)
   local both = tables.copied(list)
   for i = 1, #list do
@@ -125,12 +125,12 @@ local function multiply_all(list)
   return n
 end
 
--- The least numbers of types, which the engine's maximum of no elements is.
+-- Lowest numbers of types, which are the engine's maximum of no elements.
 local LEAST = { float32 = -0x1.fffffep127, float64 = -0x1.fffffffffffffp1023, float16 = -65504,
   bfloat16 = -0x1.fep127 }
 
--- Returns x with the borders of its windows, and no borders, if some window may be inside a border,
--- which ONNX Runtime refuses; else x and the borders.
+-- Returns x with the borders of its windows added, and no borders, if some window may lie entirely
+-- in a border, which ONNX Runtime refuses; else x and the borders.
 local function add_borders(e, x, pads, kernel, dtype)
   local wide, count = false, #kernel
   for i = 1, 2 * count do
@@ -200,7 +200,7 @@ end
 
 to.Pooling_v1 = to.Pooling
 
--- Returns the matrix of `out` rows by which averages over equal parts of an axis are a product.
+-- Returns the matrix with `out` rows that computes averages over equal parts of an axis.
 local function make_average_matrix(size, out)
   local list = {}
   for i = 0, out - 1 do
@@ -255,8 +255,8 @@ function to.LeakyReLU(e, c)
   return e:emit("PRelu", { x, e:reshape(c.inputs[2], c.shapes[2], slope) })
 end
 
--- Returns a converter of a softmax along the node's axis, of the input divided by the temperature;
--- `negative`: of the negated input.
+-- Returns a converter of a softmax along the node's axis, of the input divided by the temperature,
+-- and negated if `negative`.
 local function make_softmax(op, negative)
   return function(e, c)
     local x, p = c.inputs[1], c.p
@@ -306,7 +306,7 @@ end
 
 function to.LogisticRegressionOutput(e, c) return e:emit("Sigmoid", { c.inputs[1] }) end
 
--- Returns the node's first input: a loss gives its input unchanged outside of training.
+-- Returns the node's first input, for losses, whose output without training is their input.
 local function pass_input(_, c) return c.inputs[1] end
 
 to.LinearRegressionOutput, to.MAERegressionOutput, to.SVMOutput, to.IdentityAttachKLSparseReg =
@@ -349,8 +349,8 @@ end
 
 -- Normalisation -----------------------------------------------------------------------------------
 
--- Emits the mean over axes, which stay with one element each. Axes are an input of ONNX's operator
--- from opset 18 on, an attribute before.
+-- Emits the mean over axes, which keep one element each. Axes are an input of ONNX's operator from
+-- opset 18 on, else an attribute.
 local function emit_mean(e, x, axes)
   if e.opset >= 18 then
     return e:emit("ReduceMean", { x, e:ints(axes) }, { keepdims = 1 })
@@ -440,7 +440,7 @@ function to.L2Normalization(e, c)
     axes[#axes + 1] = inside and axis or nil
   end
   local square = e:emit("Mul", { c.inputs[1], c.inputs[1] })
-  local sum = square                                     -- of an array of one axis
+  local sum = square                                     -- for an array of one axis
   if #axes > 0 then
     sum = e:emit("ReduceSum", { square, e:ints(axes) }, { keepdims = 1 })
   end
@@ -468,11 +468,11 @@ function to.Pad(e, c)
   return e:emit("Pad", { c.inputs[1], e:ints(pads), number }, { mode = c.p.mode })
 end
 
-local single = ffi.new "float[1]"                        -- filled in and read by find_factor
+local single = ffi.new "float[1]"                        -- used by find_factor only
 local bits = ffi.cast("int32_t *", single)
 
--- Returns a factor of float32 that takes an axis to `out` elements, whether the product is rounded
--- to float32 or not, before it is rounded down: out / size, or the next one above.
+-- Returns a factor that changes the size of an axis to `out`, even if the product is rounded to
+-- float32 before it is rounded down: out / size as float32, or the next larger float32.
 local function find_factor(out, size)
   single[0] = out / size
   if single[0] * size < out then

@@ -1,4 +1,4 @@
---- Operators as ONNX has them: shapes, parts, indices, sequences (not for users); see
+--- Conversion of operators to ONNX: shapes, parts, indices, sequences (not for users); see
 -- onnx/to_math.lua.
 --
 -- @module tycho.onnx.to_shape
@@ -9,12 +9,12 @@ local tables = require "tycho.core.tables"
 
 local to = {}
 
-local MOST = 2 ^ 31 - 1                                  -- an end after all elements
+local MOST = 2 ^ 31 - 1                                  -- an end behind all elements
 
 
 -- Shapes ------------------------------------------------------------------------------------------
 
--- Emits the input reshaped to the node's output's shape.
+-- Emits the input reshaped to the shape of the node's output.
 local function emit_reshaped(e, c) return e:reshape(c.inputs[1], c.shapes[1], c.out[1].shape) end
 
 for _, name in ipairs{ "Reshape", "expand_dims", "squeeze", "Flatten", "reshape_like" } do
@@ -51,8 +51,8 @@ function to.SwapAxis(e, c)
   return e:emit("Transpose", { c.inputs[1] }, { perm = axes })
 end
 
--- Emits the input repeated to the node's output's shape; an axis whose size is not known keeps the
--- input's.
+-- Emits the input repeated to the shape of the node's output; an axis of unknown size keeps the
+-- input's size.
 local function emit_expand(e, c)
   local shape = {}
   for i, size in ipairs(c.out[1].shape) do
@@ -118,7 +118,7 @@ end
 
 -- Parts -------------------------------------------------------------------------------------------
 
--- Emits elements from, from + step … before stop (from 0) of an axis.
+-- Emits the elements from, from + step … before stop (from 0) of an axis.
 local function slice_axis(e, x, axis, from, stop, step)
   return e:emit("Slice", { x, e:ints{ from }, e:ints{ stop }, e:ints{ axis }, e:ints{ step or 1 } })
 end
@@ -164,7 +164,8 @@ function to.Crop(e, c)
   return y
 end
 
--- Emits the parts of an axis of the given sizes; squeezed: without that axis. Returns their names.
+-- Emits parts of an axis in the given sizes; squeezed: whether that axis is removed. Returns their
+-- names.
 local function split_axis(e, c, axis, sizes, squeezed)
   local names = { e:emit("Split", { c.inputs[1], e:ints(sizes) }, { axis = axis }, #sizes) }
   for i, name in ipairs(squeezed and names or {}) do
@@ -224,7 +225,7 @@ end
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns a converter of an array full of a number, or of the node's value.
+-- Returns a converter of an array filled with a number, or with the node's value.
 local function make_filled(number)
   return function(e, c)
     local shape = e:known(c.out[1].shape)
@@ -254,7 +255,7 @@ end
 -- Emits input i (from 1) of the node as int64.
 local function cast_indices(e, c, i) return e:cast(c.inputs[i], c.dtypes[i], "int64") end
 
--- Emits int64 indices brought into an axis of known size: wrapped or clipped.
+-- Emits int64 indices limited to an axis of known size: wrapped or clipped.
 local function bound_indices(e, x, size, mode)
   if mode == "wrap" then
     return e:emit("Mod", { x, e:ints{ size } })

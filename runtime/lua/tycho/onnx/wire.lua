@@ -24,8 +24,8 @@ local wire = {}
 local Reader = {}
 Reader.__index = Reader
 
--- Fields of a file, at most; models have some 25 for each node. A field takes 16 bytes in Lua on
--- average, so a file of this many fields stays within the bound of doc/reliability.md.
+-- Most fields of a file; models have about 25 for each node. A field takes 16 bytes in Lua on
+-- average, so a file with this many fields stays within the bound of doc/reliability.md.
 local MOST_FIELDS = 2 ^ 20
 local BYTES_PER_FIELD = 64
 
@@ -33,8 +33,8 @@ local VARINT, BITS64, BYTES, BITS32 = C.TY_FIELD_VARINT, C.TY_FIELD_64, C.TY_FIE
   C.TY_FIELD_32
 
 
---- Begins at the first field of a file.
--- @param file as `ndarray.file_arrays` opens it
+--- Starts at the first field of a file.
+-- @param file the result of `ndarray.file_arrays.open`
 -- @string func name of the public function, for errors
 function wire.open(file, func)
   local out = ffi.new("ty_wire *[1]")
@@ -81,7 +81,7 @@ end
 
 
 --- Calls a function that reads the message in the last field; returns its result.
--- @tparam function read called with the reader and what follows
+-- @tparam function read called with the reader and the further arguments
 function Reader:message(read, ...)
   check_code(self, C.ty_wire_enter(self._h))
   self.depth = self.depth + 1
@@ -121,7 +121,7 @@ local function expect_type(self, type)
 end
 
 
---- Returns the last field as an integer; what a double cannot hold is rounded.
+--- Returns the last field as an integer; one that a double cannot hold is rounded.
 function Reader:integer()
   expect_type(self, VARINT)
   return tonumber(ffi.cast("int64_t", self.field.value))
@@ -131,7 +131,7 @@ end
 local single, double = ffi.new("union { uint32_t bits; float value; }"),
   ffi.new("union { uint64_t bits; double value; }")
 
--- Returns a number without NaN bits that LuaJIT must not hold.
+-- Returns a number; NaN gets bits that LuaJIT can hold.
 local function clean_number(v)
   if v ~= v then
     return 0 / 0
@@ -156,15 +156,15 @@ function Reader:double()
 end
 
 
---- Returns whether the last field is packed: numbers in a row instead of one.
+--- Returns whether the last field is packed: several numbers in one field.
 function Reader:is_packed()
   return self.field.type == BYTES
 end
 
 
---- Returns where the last field's bytes are.
--- @treturn int the first one's place in the file
--- @treturn int how many
+--- Returns the position of the last field's bytes.
+-- @treturn int position of the first byte in the file
+-- @treturn int number of bytes
 function Reader:position()
   expect_type(self, BYTES)
   return tonumber(self.field.at), tonumber(self.field.bytes)

@@ -1,4 +1,4 @@
---- Operators written in Lua (`ty.operator`): `CustomOp` computes, `CustomOpProp` describes.
+--- Operators written in Lua, `ty.operator`: a `CustomOp` computes, a `CustomOpProp` describes it.
 --
 --     local Square, SquareProp = ty.operator.CustomOp:extend(), ty.operator.CustomOpProp:extend()
 --     function Square:forward(_, req, ins, outs) self:assign(outs[1], req[1], ins[1] * ins[1]) end
@@ -9,11 +9,11 @@
 --     ty.operator.register("square", SquareProp)
 --     local y = ty.sym.Custom{x, op_type = "square"}
 --
--- The description's results for inference are stored in the graph as texts (symbol/custom.lua,
--- native/operators/control/custom.c). The core never calls Lua: a run stops
--- at such an operator, executor/custom.lua runs it, and the run continues. On arrays it
--- runs at once (ndarray/custom.lua). All lists of arrays are 1-based; arrays are valid until the
--- method returns.
+-- The results of the description's methods are stored in the graph as strings (symbol/custom.lua,
+-- native/operators/control/custom.c). The core never calls Lua: a run stops at such an operator,
+-- executor/custom.lua runs it, and the run continues. A call on arrays runs it at once
+-- (ndarray/custom.lua). All lists of arrays count from 1; arrays are valid until the method
+-- returns.
 --
 -- @module tycho.operator
 
@@ -35,7 +35,7 @@ local PRIVATE = "^__custom_"
 
 -- Base classes ------------------------------------------------------------------------------------
 
---- Computes outputs and gradients; there is one object per node of an executor, so it may keep
+--- Computes outputs and gradients. There is one object for each node of an executor, so it may keep
 -- state between calls.
 local CustomOp = Class:extend("CustomOp")
 custom.CustomOp = CustomOp
@@ -45,14 +45,14 @@ custom.CustomOp = CustomOp
 -- @tparam {string,...} req "write" or "null" per output
 -- @tparam {NDArray,...} in_data read-only
 -- @tparam {NDArray,...} out_data to be written
--- @tparam {NDArray,...} aux auxiliary states, may be changed
+-- @tparam {NDArray,...} aux auxiliary states, which may be changed
 function CustomOp:forward(is_train, req, in_data, out_data, aux)   -- luacheck: ignore self
   Error.raise{ code = "unsupported", func = "CustomOp:forward",
     message = "the class does not define it" }
 end
 
 
---- Writes the gradients of the inputs; here: zeros.
+--- Writes the gradients of the inputs. This one writes zeros.
 -- @tparam {string,...} req "write" or "null" per input
 -- @tparam {NDArray,...} out_grad
 -- @tparam {NDArray,...} in_data
@@ -66,8 +66,8 @@ function CustomOp:backward(req, out_grad, in_data, out_data, in_grad, aux)
 end
 
 
---- Writes src to dst according to req: "write" and "inplace" set it, "add" adds, "null" does
--- nothing.
+--- Writes src to dst as a request says: "write" and "inplace" replace the values, "add" adds to
+-- them, "null" does nothing.
 function CustomOp:assign(dst, req, src)                  -- luacheck: ignore self
   if req == "add" then
     dst[":"] = dst + src
@@ -80,8 +80,8 @@ function CustomOp:assign(dst, req, src)                  -- luacheck: ignore sel
 end
 
 
---- Describes an operator: names, shapes, dtypes, arrays that backward reads. It is constructed with
--- the node's further attributes, all text.
+--- Describes an operator: names, shapes, dtypes, and which arrays backward reads. It is constructed
+-- with the node's further attributes, all strings.
 local CustomOpProp = Class:extend("CustomOpProp")
 custom.CustomOpProp = CustomOpProp
 
@@ -96,18 +96,21 @@ function CustomOpProp:init(options)
 end
 
 
---- @treturn {string,...}
+--- Returns the names of the inputs.
+-- @treturn {string,...}
 function CustomOpProp:list_arguments() return { "data" } end             -- luacheck: ignore self
---- @treturn {string,...}
+--- Returns the names of the outputs.
+-- @treturn {string,...}
 function CustomOpProp:list_outputs() return { "output" } end             -- luacheck: ignore self
---- @treturn {string,...}
+--- Returns the names of the auxiliary states.
+-- @treturn {string,...}
 function CustomOpProp:list_auxiliary_states() return {} end              -- luacheck: ignore self
 
 
---- Returns the shapes of all inputs, outputs and auxiliary states; here the first input's for all
--- outputs and states. Called when the first input's shape is known; a shape that is not known yet
--- is `{}`.
--- @tparam {shape,...} in_shapes of list_arguments
+--- Returns the shapes of all inputs, outputs and auxiliary states. This one gives outputs and
+-- states the first input's shape. It is called when the first input's shape is known; a shape that
+-- is not known yet is `{}`.
+-- @tparam {shape,...} in_shapes in the order of list_arguments
 -- @treturn {shape,...} of the inputs
 -- @treturn {shape,...} of the outputs
 -- @treturn[opt] {shape,...} of the auxiliary states
@@ -123,7 +126,8 @@ function CustomOpProp:infer_shape(in_shapes)
 end
 
 
---- Returns the dtypes of all inputs, outputs and auxiliary states; here the first input's for all.
+--- Returns the dtypes of all inputs, outputs and auxiliary states. This one returns the first
+-- input's dtype for all.
 function CustomOpProp:infer_type(in_types)
   local function all(names)
     local list = {}
@@ -136,10 +140,10 @@ function CustomOpProp:infer_type(in_types)
 end
 
 
---- Returns which of the given ids backward reads.
--- @tparam {integer,...} out_grad
--- @tparam {integer,...} in_data
--- @tparam {integer,...} out_data
+--- Returns the ids of the arrays that backward reads, from the given ones.
+-- @tparam {integer,...} out_grad ids of the outputs' gradients
+-- @tparam {integer,...} in_data ids of the inputs
+-- @tparam {integer,...} out_data ids of the outputs
 -- @treturn {integer,...}
 function CustomOpProp:declare_backward_dependency(out_grad, in_data, out_data)
   local list = {}
@@ -152,7 +156,8 @@ function CustomOpProp:declare_backward_dependency(out_grad, in_data, out_data)
 end
 
 
---- Returns the object that computes; called once per executor and node. A subclass must define it.
+--- Returns the object that computes; called once for each executor and node. A subclass must define
+-- it.
 -- @param ctx Context
 -- @tparam {shape,...} shapes of the inputs
 -- @tparam {string,...} dtypes of the inputs
@@ -164,7 +169,8 @@ end
 
 local REGISTER = args.form("operator.register", { { "name", "text" }, { "prop", "any" } })
 
---- Registers a class of descriptions as `op_type = name`; a later one of the same name replaces it.
+--- Registers a class of descriptions for `op_type = name`; it replaces an earlier class of that
+-- name.
 -- @string name
 -- @tparam CustomOpProp prop a class that extends CustomOpProp
 -- @return the class
@@ -183,7 +189,8 @@ end
 
 -- Descriptions ------------------------------------------------------------------------------------
 
---- Raises an error inside a user's method as E(run) with the original as its cause (not for users).
+--- Raises an error in a user's method as E(run) with the original error as its cause (not for
+-- users).
 function custom._fail(method, name, where, cause)
   local interrupted = Class.is_a(cause, Error) and cause.code == "interrupted"
   local first_line = tostring(cause):match("^[^\n]*")
@@ -193,10 +200,10 @@ function custom._fail(method, name, where, cause)
 end
 
 
---- Calls a user's method and returns its results; an error is E(run) (not for users).
+--- Calls a user's method and returns its results; an error becomes E(run) (not for users).
 -- @string method its name
 -- @string name of the node
--- @tparam ?string where line of the node
+-- @tparam ?string where source line of the node, for errors
 -- @tparam function f
 -- @param ... its arguments
 function custom._guarded(method, name, where, f, ...)
@@ -214,7 +221,7 @@ function custom._guarded(method, name, where, f, ...)
 end
 
 
---- Returns the operator that a description makes for given inputs (not for users).
+--- Makes the operator of a description for given inputs (not for users).
 -- @param prop
 -- @string name of the node, "" for a call on arrays
 -- @tparam Context ctx
@@ -232,7 +239,7 @@ function custom._make_operator(prop, name, ctx, shapes, types)
 end
 
 
---- Returns a description for a node's attributes (not for users).
+--- Makes the description for a node's attributes (not for users).
 function custom._describe(dict, func, name)
   local kind = dict.op_type
   local class = kind and registered[kind]
@@ -263,7 +270,7 @@ local function numbered(list, from)
 end
 
 
--- Returns the arrays that backward reads in the core's notation: "g0 i1 o0 i2!".
+-- Returns the arrays that backward reads, in the core's notation: "g0 i1 o0 i2!".
 local function reads_text(prop, ins, outs, auxs)
   local tokens, names = {}, {}
   for k = 0, #outs - 1 do names[k] = "g" .. k end
@@ -281,7 +288,7 @@ local function reads_text(prop, ins, outs, auxs)
 end
 
 
---- Returns a list checked to have a known length, from the result of a method (not for users).
+--- Returns the list that a method returned, after a check of its length (not for users).
 function custom._counted(list, n, method, what, name, where)
   if not values.is_plain(list) or #list ~= n then
     Error.raise{ code = "value", func = "Custom", op = "Custom", node = name, where = where,
@@ -293,9 +300,8 @@ function custom._counted(list, n, method, what, name, where)
 end
 
 
---- Returns the attributes that the core needs to know a node's ports, for a node's
--- own attributes (not for users).
--- @tparam table dict
+--- Returns the hidden attributes by which the core knows a node's ports (not for users).
+-- @tparam table dict the node's own attributes
 -- @string func for errors
 -- @string name of the node
 function custom._ports(dict, func, name)
@@ -313,7 +319,7 @@ function custom._ports(dict, func, name)
 end
 
 
---- Returns a node's attributes together with those of `_ports` (not for users).
+--- Returns a node's attributes and those of `_ports` in one table (not for users).
 function custom._with_ports(dict, func)
   local all = custom._ports(dict, func, "")
   for key, value in pairs(dict) do

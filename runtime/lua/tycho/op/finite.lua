@@ -1,5 +1,5 @@
 --- isnan, isinf and isfinite of `ty.nd.contrib` and `ty.sym.contrib`: 1 or 0 for each element, in
--- the element type of what they read, from the comparisons that arrays and symbols both have.
+-- the element type of the input, computed with comparisons that arrays and symbols both have.
 --
 -- @module tycho.op.finite
 

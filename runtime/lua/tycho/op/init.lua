@@ -2,7 +2,7 @@
 --
 --     ty.op.list()                                names of all operators
 --     ty.op.info("Convolution")                   name, doc, inputs, outputs, params, ...
---     ty.op.count()                               how many
+--     ty.op.count()                               number of operators
 --     ty.op.pointwise{name = "swish2", args = {"a"}, formula = "a / (1 + exp(-a))", grad = {"..."}}
 --
 -- @module tycho.op
@@ -40,10 +40,10 @@ end
 
 --- Returns the registry's description of an operator.
 -- @string name name or alias
--- @treturn table name, aliases, doc, gradient (in words; of an element-wise operator its formulas),
---   inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as
---   parameter n says), params (`{name, type, default, doc}`; default nil: required), added (by
---   `op.pointwise`)
+-- @treturn table name, aliases, doc, gradient (in words; for an element-wise operator its
+--   formulas), inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" is
+--   repeated as often as parameter n says), params (`{name, type, default, doc}`; default nil:
+--   required), added (whether `op.pointwise` added it)
 function op.info(name)
   local schema = type(name) == "string" and registry.find(name)
   if not schema then
@@ -61,7 +61,7 @@ function op.info(name)
 end
 
 
---- Returns how many operators there are, and how many of them `op.pointwise` added.
+--- Returns the number of operators, and of those that `op.pointwise` added.
 -- @treturn table `{total = all, added = at run time}`
 function op.count()
   local count = { total = 0, added = 0 }
@@ -94,11 +94,11 @@ local function param_text(params)
 end
 
 
---- Adds an element-wise operator: `ty.sym.NAME`, `ty.nd.NAME` and the method `x:NAME()`. It
--- is fused like built-in ones.
--- @tparam table row name; args (names of the inputs, `a b c ...`); formula (of the inputs and
---   `$p` parameters); grad (per input a formula with `y` output and `g` head gradient); params
---   (names, or name = default); doc
+--- Adds an element-wise operator: `ty.sym.NAME`, `ty.nd.NAME` and the method `x:NAME()`. It is
+-- fused like built-in ones. A name that exists is E(name).
+-- @tparam table row name; args (names of the inputs, `a b c ...`); formula (of the inputs and `$p`
+--   parameters); grad (for each input a formula, in which `y` is the output and `g` the head
+--   gradient; at most 6); params (names, or name = default); doc
 function op.pointwise(...)
   local a = POINTWISE(...)
   if registry.find(a.name) then

@@ -1,7 +1,6 @@
---- The operators as the native registry describes them, and the reading of a call of one.
+--- The operators of the native registry, and how the arguments of their functions are read.
 --
---     local schema = registry.find("Convolution")  -- nil when there is none of that name; aliases
---                                                  too
+--     local schema = registry.find("Convolution")  -- by name or alias; nil if there is none
 --     schema.name, schema.inputs, schema.params[1].name, schema.variadic
 --
 --     local call = registry.read_call(schema, "nd.clip", is_array, OPTIONS, x, 0, 1)
@@ -9,7 +8,7 @@
 --     call.params   {a_min = "0", a_max = "1"}      call.options   {out = ...}: keywords in OPTIONS
 --     call.attrs    annotations and hidden attributes among the keywords
 --
--- Positional arguments are inputs first, then parameters in declared order.
+-- Positional arguments are first the inputs, then the parameters in declared order.
 --
 -- @module tycho.op.registry
 
@@ -30,11 +29,11 @@ local registry = {}
 
 local schemas = {}               -- by index
 local by_name = {}               -- name or alias -> schema
-local missing = {}               -- name -> number of operators when it was not found
+local missing = {}               -- name -> number of operators at the time when it was not found
 
 
 -- Returns the names in a port text such as "data weight! [mean] arg*num_args", without marks, and
--- the parameter that counts inputs.
+-- the parameter that gives the number of inputs.
 local function read_ports(ports)
   local names, counter = {}, nil
   for token in ports:gmatch("%S+") do
@@ -48,6 +47,7 @@ local function read_ports(ports)
 end
 
 
+-- Returns parameter number k of an operator: name, type, default, doc, takes_list.
 local function read_param(index, k)
   local p = ffi.new("ty_param")
   check(C.ty_op_param(index, k, p))
@@ -86,12 +86,12 @@ function registry.at(index)
   }
   schema.input_names, schema.variadic = read_ports(schema.inputs)
   check(C.ty_op_names_inputs(index, answer))
-  schema.names_inputs = answer[0] ~= 0                   -- for monitors
+  schema.names_inputs = answer[0] ~= 0                   -- a monitor may see its inputs
   check(C.ty_op_draws(index, answer))
-  schema.draws = answer[0] ~= 0                          -- runs may take random numbers
+  schema.draws = answer[0] ~= 0                          -- it may draw random numbers
   for k = 1, info.nparam do
     local p = read_param(index, k - 1)
-    if not p.name:find("^__") then                       -- not for users: control/custom.c
+    if not p.name:find("^__") then                       -- names with "__" are internal
       schema.params[k], schema.by_name[p.name] = p, p
     end
   end
@@ -100,7 +100,7 @@ function registry.at(index)
 end
 
 
---- Returns the schema of an operator, by name or alias; nil when there is none.
+--- Returns the schema of an operator by name or alias; nil if there is none.
 function registry.find(name)
   local found = by_name[name]
   if found or missing[name] == C.ty_op_count() then
@@ -116,10 +116,10 @@ function registry.find(name)
 end
 
 
---- Returns what to do where a call has more inputs than its parameters ask for, as in "; use_length
--- = true adds length", or "".
+--- Returns advice for a call with more inputs than its parameters allow, such as "; use_length =
+-- true adds length"; "" if there is none.
 -- @param schema of the operator
--- @tparam {string,...} inputs those that the parameters ask for
+-- @tparam {string,...} inputs names of the inputs that the parameters ask for
 -- @treturn string
 function registry.switch_advice(schema, inputs)
   local has, parts = {}, {}
@@ -135,15 +135,15 @@ function registry.switch_advice(schema, inputs)
 end
 
 
---- Returns whether an operator was added at run time, as a formula (`op.pointwise`).
+--- Returns whether an operator was added at run time (`op.pointwise`).
 function registry.is_formula(name)
   local schema = registry.find(name)
   return schema ~= nil and schema.added
 end
 
 
---- Returns all names, with aliases if wanted.
--- @bool aliases
+--- Returns the names of all operators.
+-- @bool aliases whether aliases are included
 function registry.names(aliases)
   local list = {}
   for i = 0, C.ty_op_count() - 1 do
@@ -157,6 +157,7 @@ function registry.names(aliases)
 end
 
 
+-- Returns the names in a port text and the same words with their marks.
 local function split_names(ports)
   local names, marks = {}, {}
   for token in ports:gmatch("%S+") do
@@ -169,6 +170,7 @@ end
 
 local ports_out = ffi.new("const char *[2]")
 
+-- Asks the core for the ports of an operator.
 local function ask_ports(op, keys, dict, nin, func, node)
   local out = ports_out
   local code = C.ty_op_ports(op, native.attrs(keys, dict), #keys, nin, out, out + 1)
@@ -189,11 +191,12 @@ local function ask_ports(op, keys, dict, nin, func, node)
 end
 
 
-local MOST_PORTS = 4096                  -- that are cached; then all are forgotten
-local cached, ncached = {}, 0            -- operator, its attributes and nin as one text -> ports
+local MOST_PORTS = 4096                  -- most entries of the cache; then it is cleared
+local cached, ncached = {}, 0            -- text of make_key -> ports
 
 local parts = {}
 
+-- Returns one text for an operator, its attributes and nin.
 local function make_key(op, keys, dict, nin)
   local n = #keys
   for i = 1, n do
@@ -203,14 +206,14 @@ local function make_key(op, keys, dict, nin)
 end
 
 
---- Returns the names of the inputs and outputs for given attributes; checks the attributes.
+--- Returns the names of the inputs and outputs for given attributes, and checks the attributes.
 -- @string op canonical name
 -- @tparam table dict attributes, all text
--- @int nin number of inputs of a variadic operator, -1 otherwise
+-- @int nin number of inputs of a variadic operator, else -1
 -- @string func for errors
 -- @string[opt] node for errors
--- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in
---   place), nvisible; not to be changed
+-- @treturn table inputs and outputs (names), mutated[i] (whether input i, from 1, is changed in
+--   place), nvisible (number of visible outputs). The caller must not change it
 function registry.ports(op, dict, nin, func, node)
   local keys = attrs.keys(dict)
   local key = make_key(op, keys, dict, nin)
@@ -243,7 +246,7 @@ local function accepted_names(schema, options)
 end
 
 
-local FOREIGN = { NDArray = true, Symbol = true }        -- classes of inputs, which no parameter is
+local FOREIGN = { NDArray = true, Symbol = true }        -- classes that can only be inputs
 local WHERE_INPUTS_GO = "arrays are inputs of ty.nd, symbols of ty.sym, both of ty.F"
 
 local function is_foreign(value)
@@ -251,15 +254,16 @@ local function is_foreign(value)
 end
 
 
---- Returns the text after "bad operand" if an array and a symbol are mixed; else an empty text.
--- @param value the operand that is bad
+--- Returns a hint to append to "bad operand" if the operand is an array or a symbol where the other
+-- one is expected; else "".
+-- @param value the bad operand
 function registry.mixed_hint(value)
   return is_foreign(value) and "; an array that belongs to a network is a variable of it, in a \z
     block self.params:get_constant(name, array)" or ""
 end
 
 
--- The form in which an element-wise operator of two inputs takes a number; %s is the namespace.
+-- How an element-wise operator of two inputs is written with a number; %s is the namespace.
 local WITH_NUMBER = { add = "x + 1", plus = "x + 1", sub = "x - 1", minus = "x - 1",
   mul = "x * 1", div = "x / 1", mod = "x % 1", power = "x ^ 1" }
 for name in ([[maximum minimum hypot equal not_equal greater greater_equal lesser
@@ -268,6 +272,7 @@ for name in ([[maximum minimum hypot equal not_equal greater greater_equal lesse
 end
 
 
+-- Returns a hint for a number in place of an input; "" if there is none.
 local function number_hint(call, value)
   local name = call.schema.name
   local bare = name:match("^broadcast_(.*)") or name:match("^elemwise_(.*)") or name:match("^_(.*)")
@@ -276,7 +281,7 @@ local function number_hint(call, value)
 end
 
 
--- Raises E(type) for an argument at the position of an input that is not an input.
+-- Raises E(type) for an argument that is not an input at the position of one.
 local function fail_input(call, input, value)
   Error.raise{ code = "type", func = call.func, op = call.schema.name, argument = input,
     got = Error.kind(value), expected = call.input_text,
@@ -285,7 +290,7 @@ local function fail_input(call, input, value)
 end
 
 
--- Raises E(type) for the first argument after the inputs if it became a parameter although an
+-- Raises E(type) for the first argument after the inputs if it was read as a parameter although an
 -- input is missing.
 local function check_first(call)
   local first = call.first
@@ -297,7 +302,7 @@ local function check_first(call)
     rest[name] = name ~= first.param and value or nil
   end
   local ok, ports = pcall(registry.ports, call.schema.name, rest, -1, call.func)
-  if not ok then                                         -- other arguments have moved up with it
+  if not ok then                                         -- other arguments were shifted too
     ok, ports = pcall(registry.ports, call.schema.name, {}, -1, call.func)
   end
   local input = ok and ports.inputs[call.count + 1]
@@ -307,6 +312,7 @@ local function check_first(call)
 end
 
 
+-- Sets a parameter; E(name) if it is set already, E(type) for an array or a symbol.
 local function set_param(call, p, value)
   if call.params[p.name] ~= nil then
     check_first(call)
@@ -324,8 +330,9 @@ local function set_param(call, p, value)
 end
 
 
-local NONE = {}                          -- the empty table that most calls share; never written
+local NONE = {}                          -- shared by most calls; never written
 
+-- Sets call[kind][key]; a shared empty table is replaced before.
 local function put(call, kind, key, value)
   if call[kind] == NONE then
     call[kind] = {}
@@ -334,6 +341,7 @@ local function put(call, kind, key, value)
 end
 
 
+-- Reads one keyword: an option, an input, a parameter, an annotation or a hidden attribute.
 local function read_keyword(call, key, value)
   local schema = call.schema
   local p = schema.by_name[key]
@@ -347,7 +355,7 @@ local function read_keyword(call, key, value)
     set_param(call, p, value)
   elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
     put(call, "attrs", attrs.wrap(key), attrs.text(value, call.func, key))
-  elseif schema.name == "Custom" then                    -- what its class is made with
+  elseif schema.name == "Custom" then                    -- an argument of its class
     call.params[key] = attrs.text(value, call.func, key)
   else
     for _, input in ipairs(schema.input_names) do
@@ -377,7 +385,7 @@ local function read_keywords(call, options)
 end
 
 
--- Returns whether a table without names has only inputs.
+-- Returns whether a table contains only inputs and no named fields.
 local function is_input_list(call, t)
   if not is_plain(t) or #t == 0 then
     return false
@@ -391,6 +399,7 @@ local function is_input_list(call, t)
 end
 
 
+-- Returns the position of the last input among the first n arguments, 0 if there is none.
 local function last_input(call, list, n)
   local last = 0
   for i = 1, n do
@@ -404,10 +413,10 @@ end
 
 local JOINS = { Concat = true, stack = true, add_n = true }
 
-local warned_at = {}                                     -- lines of users' programs
+local warned_at = {}                                     -- lines of users' programs -> true
 
--- Warns of `f(unpack(list), options)` or `{unpack(list), k = v}`, which pass the list's first entry
--- only. Warns once per source line, since the line may be right.
+-- Warns of `f(unpack(list), options)` or `{unpack(list), k = v}`, which pass only the list's first
+-- entry. It warns once for each source line, since such a call may be intended.
 local function warn_of_one(call)
   local location = Error.caller()
   if warned_at[location] then
@@ -419,8 +428,8 @@ local function warn_of_one(call)
 end
 
 
--- Raises an error for the list of a variadic operator's inputs if it is empty, or if some of its
--- entries are inputs and others are not.
+-- Raises an error for the list of inputs of a variadic operator if it is empty, or if only some of
+-- its entries are inputs.
 local function check_list(call, t)
   if not is_plain(t) or has_names(t) then
     return
@@ -441,6 +450,7 @@ local function check_list(call, t)
 end
 
 
+-- Reads the inputs of a call and returns how many arguments they take.
 local function read_inputs(call, list, n)
   if n > 0 and call.schema.variadic and not call.of_method and not call.is_input(list[1]) then
     check_list(call, list[1])
@@ -456,7 +466,7 @@ local function read_inputs(call, list, n)
   for i = 1, last do
     local value = list[i]
     if value == nil or value == null then
-      value = nil                                        -- an optional input that is left out
+      value = nil                                        -- an omitted optional input
     elseif not call.is_input(value) then
       Error.raise{ code = "type", func = call.func, op = call.schema.name,
         expected = call.input_text, got = Error.kind(value),
@@ -466,7 +476,7 @@ local function read_inputs(call, list, n)
   end
   call.count = last
   if last == 1 and JOINS[call.schema.name] and not call.of_method then
-    local is_last = n == 1 and not call.has_options      -- Lua cuts no call that is the last
+    local is_last = n == 1 and not call.has_options      -- then nothing was cut off
     if not (is_last or is_foreign(list[2])) then
       warn_of_one(call)
     end
@@ -514,13 +524,14 @@ local function read_positional(call, list, n)
 end
 
 
--- Returns whether a table without names, as first argument of a method marked with R2, is the value
--- of the first parameter.
+-- Returns whether a table without named fields, as the only argument of a method marked with R2, is
+-- the value of the first parameter.
 local function is_whole(call, t, whole)
   return whole and #t > 0 and type(t[1]) ~= "table" and call.schema.params[1]
 end
 
 
+-- Reads a call with one table: positional arguments in its array part, and keywords.
 local function read_options(call, first, t, whole)
   local n = #t
   if is_whole(call, t, whole) then
@@ -541,8 +552,8 @@ local function read_options(call, first, t, whole)
 end
 
 
--- Returns whether the last of a call's arguments are its keywords: a table with names, or an empty
--- one where no parameter takes a table.
+-- Returns whether the last argument of a call holds its keywords: a table with named fields, or an
+-- empty table that cannot be the value of a parameter.
 local function are_options(call, list, n, is_method)
   local last = list[n]
   if not is_plain(last) then
@@ -556,8 +567,8 @@ local function are_options(call, list, n, is_method)
 end
 
 
--- Sets the parameter use_NAME of each input that is given by name, where the operator has one and
--- the call leaves it out.
+-- Sets the parameter use_NAME to true for each input that is given by name, if the operator has the
+-- parameter and the call does not set it.
 local function switch_on_inputs(call)
   for name in pairs(call.named) do
     local switch = "use_" .. name
@@ -569,16 +580,16 @@ local function switch_on_inputs(call)
 end
 
 
---- Reads the arguments of an operator's function. An input that is given by name sets its parameter
--- use_NAME, where the operator has one.
+--- Reads the arguments of an operator's function. An input that is given by name also sets its
+-- parameter use_NAME, if there is one.
 -- @tparam table schema the operator
 -- @string func the public name, for errors
 -- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords
 --   that are not parameters), self (the object, for a method), whole (rule R2: a table's array
 --   part is the first parameter), checks_inputs (a missing input is an error here)
--- @param ... what the function was called with, without self
--- @treturn table inputs, count (of inputs, holes included), named, params (text), options,
---   attrs; named, options and attrs are not to be changed
+-- @param ... the arguments of the function, without self
+-- @treturn table inputs, count (of inputs, including holes), named, params (as strings), options,
+--   attrs; the caller must not change named, options and attrs
 function registry.read_call(schema, func, kind, ...)
   local n, only = values.count(...), ...
   local call = {

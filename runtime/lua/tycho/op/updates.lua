@@ -1,6 +1,6 @@
---- adamw_update and its kin of `ty.nd.contrib` and `ty.sym.contrib`: the operators of the same
--- names with an underscore. The gradient's scale may be a number here, and the arrays of many
--- weights come in lists.
+--- adamw_update and similar functions of `ty.nd.contrib` and `ty.sym.contrib`. They call the
+-- operators of the same names with an underscore in front. Here the gradient's scale may be a
+-- number, and arrays of many weights are given as lists.
 --
 --     ty.nd.contrib.adamw_update{weight, grad, mean, var, 1 / 32, lr = 0.1, eta = 1, out = weight}
 --     ty.nd.contrib.multi_adamw_update{weights, grads, means, vars, 1 / 32, lrs = {0.1, 0.1},
@@ -12,13 +12,13 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 
--- arrays of one weight, in the operator's order
+-- inputs of one weight, in the operator's order
 local SINGLE = {
   adamw_update    = { "weight", "grad", "mean", "var" },
   mp_adamw_update = { "weight", "grad", "mean", "var", "weight32" },
 }
 
--- lists of arrays, and the operator's names of parameters that follow from them
+-- lists of arrays; `scaled`: whether the operator reads a scale of the gradient
 local LISTS = {
   multi_adamw_update    = { "weights", "grads", "mean", "var", scaled = true },
   multi_mp_adamw_update = { "weights", "grads", "mean", "var", "weights32", scaled = true },
@@ -42,7 +42,7 @@ local function single_form(func, inputs, kind)
 end
 
 
--- Returns values without those of the given names.
+-- Returns a copy of a table without the given names.
 local function without(a, inputs)
   local rest = {}
   for name, value in pairs(a) do
@@ -55,6 +55,7 @@ local function without(a, inputs)
 end
 
 
+-- Adds the functions for one weight.
 local function add_single(functions, kind, space, tools)
   for name, inputs in pairs(SINGLE) do
     local func, run = space .. name, nil
@@ -88,7 +89,8 @@ local function many_form(func, inputs)
 end
 
 
--- Returns the arrays of each weight, weight by weight.
+-- Returns the arrays of all weights in one list, weight by weight; E(value) for lists of unequal
+-- length.
 local function interleave(a, inputs, func)
   local all, n = {}, #a.weights
   if n == 0 then
@@ -110,6 +112,7 @@ local function interleave(a, inputs, func)
 end
 
 
+-- Adds the functions for lists of weights.
 local function add_many(functions, space, tools)
   for name, inputs in pairs(LISTS) do
     local func, run = space .. name, nil
@@ -135,12 +138,12 @@ local function add_many(functions, space, tools)
 end
 
 
---- Adds the functions to a namespace; symbols have those of one weight.
+--- Adds the functions to a namespace. `ty.sym` only gets those for one weight.
 -- @tparam table functions the namespace's own functions
--- @string kind what they read: "array" or "symbol"
+-- @string kind type of the arguments: "array" or "symbol"
 -- @string space "nd.contrib.", for errors
--- @tparam table tools scale(v, weight): a number or an input as an input; operator(name, func): the
---   function of an operator
+-- @tparam table tools scale(v, weight): turns a number or an input into an input; operator(name,
+--   func): returns the function of an operator
 return function(functions, kind, space, tools)
   add_single(functions, kind, space, tools)
   if kind == "array" then

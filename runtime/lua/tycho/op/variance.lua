@@ -1,6 +1,6 @@
---- var and std of arrays and symbols: the mean square of the distances from the mean, and its root.
--- The sum of squares is divided by the number of elements. A gradient of std is not finite where
--- all elements are equal.
+--- var and std of arrays and symbols: the mean square of the distances from the mean, and its
+-- square root. The sum of squares is divided by the number of elements. The gradient of std is not
+-- finite if all elements are equal.
 --
 -- @module tycho.op.variance
 
@@ -17,14 +17,14 @@ local FINISH = {
 }
 
 
---- Adds the methods to a class, and functions to its namespace, except names that it has: `var` of
--- `ty.sym` makes a variable. All take axis (a number or a list; all axes where it is absent) and
+--- Adds the methods to a class, and functions to its namespace, except for names that exist there:
+-- `var` of `ty.sym` makes a variable. All take axis (a number or a list; nil: all axes) and
 -- keepdims (false).
 -- @tparam table functions the namespace
 -- @tparam table class NDArray or Symbol
--- @string kind what functions read: "array" or "symbol"
+-- @string kind type of the argument: "array" or "symbol"
 -- @string space "nd.", for errors
--- @tparam function compute the variance of x over a list of axes (empty: all): f(x, axes, keepdims)
+-- @tparam function compute f(x, axes, keepdims): the variance of x over a list of axes (empty: all)
 return function(functions, class, kind, space, compute)
   for name, finish in pairs(FINISH) do
     local axis, keepdims = { "axis", "integer|dims?" }, { "keepdims", "boolean", false }

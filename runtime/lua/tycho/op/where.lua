@@ -1,6 +1,6 @@
---- where of arrays and symbols, one or both of whose choices may be numbers:
--- `ty.nd.where(x:gt(0), x, 0)`. A number takes shape and type of the other choice; two numbers
--- are float32 in the shape of the condition.
+--- where of arrays and symbols, of which one or both choices may be numbers: `ty.nd.where(x:gt(0),
+-- x, 0)`. A number gets the shape and type of the other choice; two numbers get the shape of the
+-- condition, in float32.
 --
 -- @module tycho.op.where
 
@@ -12,12 +12,12 @@ local function is_number(v)
 end
 
 
---- The function `where` of a namespace.
--- @tparam function operator the operator's own function
--- @string kind what it reads: "array" or "symbol"
+--- Returns the function `where` of a namespace.
+-- @tparam function operator the function of the operator
+-- @string kind type of the arguments: "array" or "symbol"
 -- @string func "nd.where", for errors
--- @tparam function fill f(like, number, dtype): an array or symbol of a number, in the shape of
---   another one, and in its type where dtype is nil
+-- @tparam function fill f(like, number, dtype): an array or symbol filled with a number, in the
+--   shape of `like`, and in its type if dtype is nil
 return function(operator, kind, func, fill)
   local choice = "number|" .. kind
   local form = args.form(func, { { "condition", kind }, { "x", choice }, { "y", choice }, "*",

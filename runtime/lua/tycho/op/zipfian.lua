@@ -1,17 +1,17 @@
---- rand_zipfian of `ty.nd.contrib` and `ty.sym.contrib`: candidate classes for sampled losses over
--- many classes, drawn so that the frequent ones, whose numbers are small, come often.
+--- rand_zipfian of `ty.nd.contrib` and `ty.sym.contrib`: draws candidate classes for sampled losses
+-- over many classes; frequent classes, which have small numbers, are drawn often.
 --
 -- @module tycho.op.zipfian
 
 local args = require "tycho.core.args"
 
 
---- Adds the function to a namespace: class k of 0 to range_max - 1 has the probability
--- (log(k + 2) - log(k + 1)) / log(range_max + 1). It takes true_classes, num_sampled and range_max,
--- and gives the sampled classes (int64), and how often the true and the sampled ones are expected
+--- Adds the function to a namespace: class k of 0 to range_max - 1 has the probability (log(k + 2)
+-- - log(k + 1)) / log(range_max + 1). It takes true_classes, num_sampled and range_max, and returns
+-- the sampled classes (int64) and the expected counts of the true and of the sampled classes
 -- (float64).
 -- @tparam table functions the namespace's own functions
--- @string kind what they read: "array" or "symbol"
+-- @string kind type of the arguments: "array" or "symbol"
 -- @string space "nd.contrib.", for errors
 -- @tparam function uniform of the namespace's `random`
 return function(functions, kind, space, uniform)

@@ -1,5 +1,5 @@
---- The prompt's own commands: `:name rest`. One entry is one command: `f(session, rest)`; its
--- line of help is beside it.
+--- The commands of the prompt, `:name rest`. Each is a function `f(session, rest)`, defined
+-- together with its line of help.
 --
 -- @module tycho.prompt.commands
 
@@ -13,6 +13,7 @@ local transcript = require "tycho.prompt.transcript"
 
 local commands, help = {}, {}
 
+-- Defines a command and its line of help.
 local function command(name, usage, text, f)
   commands[name] = f
   help[#help + 1] = ("  %-18s %s"):format(usage, text)
@@ -63,7 +64,7 @@ command("help", ":help name", "as ?name; without a name this list", function(ses
 end)
 
 
--- Returns a line for each page: its name and title.
+-- Returns the names and titles of the manual's pages, one per line.
 local function page_list()
   local lines = {}
   for _, name in ipairs(files.names("doc", "md")) do
@@ -105,7 +106,7 @@ end)
 
 -- -- running --------------------------------------------------------------------------------------
 
--- Returns a path as the shell has it: "~/" is the home folder.
+-- Returns a path with "~/" at its start replaced by the home folder, as a shell does.
 local function expanded(path)
   return (path:gsub("^~/", (os.getenv("HOME") or "~") .. "/"))
 end
@@ -150,7 +151,7 @@ command("save", ":save file", "writes what was typed and ran as a script; replac
   end)
 
 
--- Returns the seconds that n runs of a chunk take, including all computations that they start.
+-- Returns the seconds that n runs of a chunk take, including the computations that they start.
 local function measure(session, chunk, n)
   local ty = engine()
   ty.waitall()
@@ -163,7 +164,8 @@ local function measure(session, chunk, n)
 end
 
 
--- Returns an expression or statement, ready to be run in the session's variables.
+-- Compiles an expression or statement for the session's variables; an error if it is empty or
+-- wrong.
 local function compile(session, text, usage)
   if not text:find("%S") then
     error("what?  " .. usage, 0)
@@ -179,7 +181,7 @@ end
 command("time", ":time expr", "how long one run takes, the devices' work included",
   function(session, text)
     local chunk = compile(session, text, ":time expr")
-    jit.off(chunk, true)                                   -- so that Ctrl-C is seen
+    jit.off(chunk, true)                                   -- interpreted code can be interrupted
     session.write(seconds_text(measure(session, chunk, 1)), "\n")
   end)
 
@@ -189,7 +191,7 @@ command("bench", ":bench expr", "the same, mean and least of many runs", functio
   jit.off(chunk, true)
   local n, once = 1, math.max(measure(session, chunk, 1), 1e-9)
   jit.on(chunk, true)
-  local seconds = measure(session, chunk, n)             -- compiled from here on
+  local seconds = measure(session, chunk, n)             -- compiled code from here on
   while seconds < 0.05 and n < 1e7 do
     n = math.ceil(n * math.min(10, 0.07 / math.max(seconds, 1e-9)))
     seconds = measure(session, chunk, n)
@@ -224,7 +226,7 @@ end)
 local BYTES = { float32 = 4, float64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1,
   int32 = 4, int64 = 8, bool = 1 }
 
--- Returns kind, shape, dtype, device and bytes of an array as text; a short text for anything else.
+-- Returns kind, shape, dtype, device and bytes of an array as text; a short text for other values.
 local function describe(value)
   local ok, text = pcall(function()
     if type(value) == "table" and getmetatable(value) and value.dtype and value.context then
@@ -267,7 +269,7 @@ command("stat", ":stat x", "least, mean, greatest value of an array, count of Na
     local v = x:astype("float64"):reshape{ -1 }
     local bad = v:ne(v)
     local nan = bad:sum():asscalar()
-    local function least(sign)                             -- NaN out of the way
+    local function least(sign)                             -- excluding NaN
       return sign * ty.nd.where(bad, ty.nd.full({ v.size }, math.huge, { dtype = "float64" }),
         v * sign):min():asscalar()
     end

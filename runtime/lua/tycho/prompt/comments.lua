@@ -1,11 +1,10 @@
---- The doc comments of the library's source files, for the prompt's help.
+--- Doc comments of the library's source files, for the prompt's help.
 --
--- The files are read once, when help is first asked for. A comment block that begins with three
--- dashes belongs to the line of code below it; a file's first block describes the module.
+-- The files are read once, when help is first used. A comment block that begins with three dashes
+-- belongs to the line of code below it; a file's first block describes the module.
 --
 --     comments.at(path, line)  --> entry or nil
---     comments.named("fit")    --> list of entries: functions, methods, classes, modules of that
---                              name
+--     comments.named("fit")    --> list of entries of functions, methods, classes, modules
 --     entry.title, entry.name, entry.kind, entry.path, entry.line, entry.text
 --
 -- @module tycho.prompt.comments
@@ -18,8 +17,8 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$")
 local index                                              -- {by_line = {}, by_name = {}}
 
 
--- Returns what a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it
--- defines nothing that has a name.
+-- Returns the title ("Module:fit"), the name ("fit") and the kind of what a line of code defines;
+-- nil if it defines nothing with a name.
 local function defined(line)
   local title = line:match("^%s*function%s+([%w_%.:]+)")
   if title then
@@ -47,8 +46,8 @@ local function module_name(block)
 end
 
 
--- Returns the full name, the last name and the kind that a tag gives, "@function cpu" or "@type
--- Conv2D": of a function or class that is not named by the code after the comment.
+-- Returns the full name, the last name and the kind from a tag, "@function cpu" or "@type Conv2D",
+-- which names a function or class that the code below the comment does not name.
 local function tagged_name(block)
   for _, line in ipairs(block) do
     local tag, name = line:match("^@(%l+)%s+(%S+)")
@@ -59,6 +58,7 @@ local function tagged_name(block)
 end
 
 
+-- Adds an entry to both indexes.
 local function add(entry)
   index.by_line[entry.path .. ":" .. entry.line] = entry
   index.by_name[entry.name] = index.by_name[entry.name] or {}
@@ -66,6 +66,7 @@ local function add(entry)
 end
 
 
+-- Adds an entry for a comment block and the line of code below it.
 local function note(path, n, line, block)
   local module = module_name(block)
   local title, name, kind = tagged_name(block)
@@ -85,7 +86,7 @@ local function read_file(path)
   local block, n = nil, 0
   for line in io.lines(path) do
     n = n + 1
-    line = line:gsub("^%s+%-%-", "--")                   -- functions may stand in others
+    line = line:gsub("^%s+%-%-", "--")                   -- a function may be defined inside another
     local first = line:match("^%-%-%-%s?([^%-].*)$") or line:match("^%-%-%-$")
     if first then
       block = { (first:gsub("^%-%-%-$", "")) }
@@ -111,8 +112,8 @@ local function read_all()
 end
 
 
---- Returns the entry of the code that begins at a line.
--- @string path as `debug.getinfo` names the file, without "@"
+--- Returns the entry of the code that begins at a line; nil if there is none.
+-- @string path in the form of `debug.getinfo`, without "@"
 -- @int line
 function comments.at(path, line)
   if not index then
@@ -122,7 +123,7 @@ function comments.at(path, line)
 end
 
 
---- Returns all entries of a name.
+--- Returns all entries with a name.
 -- @string name the last part: "fit", "Module"
 -- @treturn {entry,...} perhaps empty
 function comments.named(name)
@@ -146,13 +147,13 @@ end
 
 -- Text --------------------------------------------------------------------------------------------
 
--- tag -> type; "" where the tag does not say it
+-- tag -> type; "" if the tag does not give it
 local TYPES = { string = "text", int = "integer", bool = "boolean", number = "number",
   func = "function", tab = "table", param = "" }
 
 
--- Returns a parameter's tag, "@tparam[opt] table a the dictionary", as {name = "a", type = "table,
--- optional", text = "the dictionary"}.
+-- Parses the tag of a parameter: "@tparam[opt] table a the dictionary" becomes {name = "a", type =
+-- "table, optional", text = "the dictionary"}; nil for other tags.
 local function parameter(line)
   local tag, mark, rest = line:match("^@(%w+)(%b[])%s*(.*)$")
   if not tag then
@@ -170,6 +171,7 @@ local function parameter(line)
 end
 
 
+-- Parses the tag of a result; nil for other tags.
 local function result(line)
   local kind, text = line:gsub("^(@treturn)%b[]", "%1"):match("^@treturn%s+(%S+)%s*(.*)$")
   text = text or line:match("^@return%s+(.*)$")
@@ -177,7 +179,7 @@ local function result(line)
 end
 
 
--- Adds a line of a comment to its paragraphs or tags; lines after a tag belong to it.
+-- Adds a line of a comment to the paragraphs or tags; a line after a tag continues that tag.
 local function read_line(parts, line)
   line = line:gsub("@{([%w_%.:]+)|?([^}]*)}", "%1")
     :gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")
@@ -193,7 +195,7 @@ local function read_line(parts, line)
 end
 
 
---- Returns an entry's comment, with its tags read.
+--- Returns an entry's comment with its tags parsed.
 -- @tparam table entry
 -- @treturn table lines (list of texts), params (list of `{name, type,
 --   text}`), results (list of `{type, text}`)
@@ -209,7 +211,7 @@ function comments.parts(entry)
 end
 
 
---- Returns whether a comment says that its function is not for users.
+--- Returns whether a comment contains "not for users".
 function comments.is_hidden(entry)
   return table.concat(entry.text, " "):find("not for users", 1, true) ~= nil
 end

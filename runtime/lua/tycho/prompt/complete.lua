@@ -1,7 +1,7 @@
---- What Tab offers: commands, members along a path, options of the call that is open, words that an
--- option chooses from, keys and file names inside strings.
+--- Completion with Tab: commands, members along a path, options of the unfinished call, words that
+-- an option accepts, keys and file names in strings.
 --
--- Nothing is evaluated but the fields of a path ("exe.outputs[1].sh"): no function is called.
+-- Only the fields of a path ("exe.outputs[1].sh") are evaluated; no function is called.
 --
 -- @module tycho.prompt.complete
 
@@ -17,8 +17,8 @@ local KEYWORDS = {
 }
 
 
--- Returns the names that begin with a word, sorted; private ones only if the word begins with an
--- underscore.
+-- Returns the names that begin with a word, sorted. Names with a leading underscore need a word
+-- that is not empty.
 local function matching(names, word)
   local list = {}
   for name in pairs(names) do
@@ -33,8 +33,8 @@ end
 
 -- Paths -------------------------------------------------------------------------------------------
 
--- Returns the steps of the path that ends a text, in order: names, numbers of [1], texts of
--- ["a"]; and what is before it.
+-- Returns the steps of the path at the end of a text, in order: names, numbers of [1], strings of
+-- ["a"]; and the text in front of the path.
 local function path_before(text)
   local steps = {}
   while true do
@@ -58,7 +58,7 @@ local function path_before(text)
 end
 
 
--- Returns the value at the end of the steps, or nil.
+-- Returns the value at the end of the steps; nil if there is none.
 local function follow(env, steps)
   local value = env
   for _, step in ipairs(steps) do
@@ -76,8 +76,8 @@ end
 
 local OPENER = { [")"] = "(", ["}"] = "{", ["]"] = "[" }
 
--- Returns the text before the call whose options are open: "ty.sym.Convolution" of
--- "ty.sym.Convolution{data = f(x), ker", "f" of "f(x, {opt".
+-- Returns the text in front of the bracket of the unfinished call: "ty.sym.Convolution" for
+-- "ty.sym.Convolution{data = f(x), ker", "f" for "f(x, {opt".
 local function before_brace(text)
   local closed, last = {}, false
   for i = #text, 1, -1 do
@@ -87,7 +87,7 @@ local function before_brace(text)
     elseif c == closed[#closed] then
       closed[#closed] = nil
     elseif c == "{" and text:find("^,%s*{", i - #text:sub(1, i - 1):match("%s*$") - 1) then
-      last = true                                -- the table that is last in f(x, {...})
+      last = true                                -- the last table in f(x, {...})
     elseif c:find("[%(%[{]") then
       return (c == "{" or c == "(" and last) and (text:sub(1, i - 1):gsub("%s*%(?%s*$", "")) or nil
     end
@@ -95,6 +95,7 @@ local function before_brace(text)
 end
 
 
+-- Adds the inputs and parameters of an operator to the options.
 local function add_operator(options, name)
   local ok, info = pcall(function() return require("tycho.op").info(name) end)
   if not ok then
@@ -110,8 +111,8 @@ local function add_operator(options, name)
 end
 
 
--- Returns the options of the call that a text leaves open: name -> {words}; nil where no call is
--- open.
+-- Returns the options of the call that a text leaves unfinished: name -> {words}; nil if there is
+-- no such call.
 local function open_options(env, text)
   local call = before_brace(text:gsub("\"[^\"\n]*\"", "0"):gsub("'[^'\n]*'", "0"))
   local steps = call and path_before(call)
@@ -135,7 +136,8 @@ end
 
 -- Strings -----------------------------------------------------------------------------------------
 
--- Returns the text before an open quote, the quote, and what is after it; nil outside strings.
+-- Returns the text in front of an open quote, the quote, and the text after it; nil outside
+-- strings.
 local function open_string(text)
   local line = text:match("[^\n]*$")
   local quote, from
@@ -158,7 +160,7 @@ local function quoted(text)
 end
 
 
--- Returns files with which a path could continue; a single file closes the string.
+-- Returns files whose names continue a path; a single file closes the string.
 local function files(path, quote)
   local folder, word = path:match("^(.*/)([^/]*)$")
   local home = folder and folder:gsub("^~/", (os.getenv("HOME") or "~") .. "/")
@@ -179,6 +181,7 @@ local function files(path, quote)
 end
 
 
+-- Completes a word in a string: a word that the option accepts, a key, or a file name.
 local function in_string(env, before, quote, word)
   local option = before:match("([%a_][%w_]*)%s*=%s*$")
   local options = option and open_options(env, before)
@@ -223,8 +226,8 @@ local function page_names(word)
 end
 
 
--- Returns names with which a word could continue. Before its first letter only the options of the
--- open call are listed; a single option gets its "=".
+-- Returns names that continue a word. An empty word lists only the options of the unfinished call;
+-- a single option gets its "=".
 local function word_or_option(env, text, word)
   local options = open_options(env, text:sub(1, -#word - 1)) or {}
   local names = {}
@@ -250,9 +253,9 @@ local function word_or_option(env, text, word)
 end
 
 
---- The continuations of the last word before the cursor.
+--- Returns the continuations of the last word before the cursor.
 -- @tparam table env the prompt's variables
--- @string text what is before the cursor, earlier lines of an unfinished statement included
+-- @string text the text before the cursor, with earlier lines of an unfinished statement
 -- @treturn int length of the word to complete
 -- @treturn {string,...} whole words that begin with it, sorted
 return function(env, text)

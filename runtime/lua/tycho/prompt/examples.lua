@@ -1,13 +1,14 @@
---- Arguments for examples of operators, where the rules of `prompt.operator` do not suffice.
+--- Arguments for examples of operators for which the rules of `prompt.operator` do not suffice.
 --
--- A row: input -> shape ("1 3 8 8"), shape and element type ("2 3 int8"), or an array as Lua
--- writes it; parameter -> a value as Lua writes it. `inputs`: a list of inputs without names, of
--- operators that take any number. `sym`, `nd`: a whole example; false: there is none.
+-- A row maps an input to a shape ("1 3 8 8"), a shape with an element type ("2 3 int8"), or an
+-- array as a Lua expression; and a parameter to a value as a Lua expression. `inputs` is a list of
+-- inputs without names, for operators that take any number. `sym`, `nd`: a whole example; false:
+-- there is none.
 --
 -- @module tycho.prompt.examples
 
 local IMAGE, PIXELS = "1 3 8 8", "8 8 3"                 -- batch, channels, height, width; h, w, c
-local ROIS = "ty.nd.array{{0, 0, 0, 4, 4}}"              -- image, left, top, right, bottom
+local ROIS = "ty.nd.array{{0, 0, 0, 4, 4}}"              -- image, x1, y1, x2, y2
 local AXES = "ty.nd.array{{0, 1}, {2, 0}}"               -- rows of coordinates: (0, 2), (1, 0)
 local BYTES, TRUTH = "2 3 int8", "ty.nd.ones({1}, {dtype = \"bool\"})"
 local LOW, HIGH = "ty.nd.array{-1}", "ty.nd.array{1}"    -- limits of quantized numbers
@@ -21,7 +22,7 @@ local QUANTIZED = { data = BYTES, min_data = LOW, max_data = HIGH, min_range = L
   max_range = HIGH }
 local QUANTIZED_PAIR = { lhs = BYTES, rhs = BYTES, lhs_min = LOW, lhs_max = HIGH, rhs_min = LOW,
   rhs_max = HIGH }
-local W, H = "2 3", "2 3 float16"                        -- weights; those with a float32 copy
+local W, H = "2 3", "2 3 float16"                        -- weights; weights with float32 copies
 
 local examples = {
   -- layers
@@ -44,7 +45,7 @@ function Prop:create_operator() return Double() end
 ty.operator.register("double", Prop)
 ty.nd.Custom{ty.nd.ones{2, 3}, op_type = "double"}]] },
 
-  -- contributed
+  -- contrib
   _contrib_take_along_axis = { indices = "ty.nd.array{{0, 1, 1}}" },
   _contrib_scatter_along_axis = { indices = "ty.nd.array{{0, 1, 1}}", updates = "1 3" },
   _contrib_scatter_nd = { indices = "ty.nd.array{{1, 0}}", updates = "2 3" },
@@ -100,7 +101,8 @@ local x, y = ty.sym.Variable("x"), ty.sym.Variable("y")
 local low, high = ty.sym.Variable("low"), ty.sym.Variable("high")
 ty.sym.contrib.quantized_concat{x, y, low, low, high, high, num_args = 2}]] },
   _contrib_quantized_conv = { data = IMAGE .. " int8" },
-  _contrib_quantized_elemwise_add = QUANTIZED_PAIR, _contrib_quantized_elemwise_mul = QUANTIZED_PAIR,
+  _contrib_quantized_elemwise_add = QUANTIZED_PAIR,
+  _contrib_quantized_elemwise_mul = QUANTIZED_PAIR,
   _contrib_quantized_embedding = { min_weight = LOW, max_weight = HIGH },
   _contrib_quantized_fully_connected = { data = BYTES },
   _contrib_quantized_pooling = { data = IMAGE .. " int8", min_data = LOW, max_data = HIGH,
@@ -146,13 +148,14 @@ ty.nd._cvimdecode{buf = ty.nd.from_string(bytes, #bytes, {dtype = "uint8"})}]] }
   broadcast_to = { data = "1 3", shape = "{2, 3}" },
   col2im = { data = "1 27 36", output_size = "{8, 8}" }, depth_to_space = { data = "1 4 2 3" },
   fill_element_0index = { mhs = "2", rhs = "2" }, im2col = CONVOLUTION, moments = { axes = "{0}" },
-  pick = { index = "2" }, reshape = { shape = "{3, 2}" }, scatter_nd = { data = "2", indices = AXES },
+  pick = { index = "2" }, reshape = { shape = "{3, 2}" },
+  scatter_nd = { data = "2", indices = AXES },
   reset_arrays = { sym = false,
     nd = "ty.nd.reset_arrays{ty.nd.ones{2, 3}, ty.nd.ones(4), num_arrays = 2}" },
   slice_axis = { begin = "0", ["end"] = "2" }, space_to_depth = { data = "1 1 4 6" },
   topk = { k = "2" },
 
-  -- loops and choices, which functions of Lua describe
+  -- control flow, whose bodies are Lua functions
   _cond = { sym = [[
 local x = ty.sym.Variable("x")
 ty.sym.contrib.cond(ty.sym.sum{x}, function() return x * 2 end, function() return x * 3 end)]],

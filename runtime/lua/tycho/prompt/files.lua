@@ -1,7 +1,7 @@
---- Installed files other than modules: scripts, the text of the pages.
+--- Installed files that are not modules: scripts and the text of the manual's pages.
 --
--- In an installed tree they are in `scripts` and `doc` of the modules' own folder, in a checkout in
--- those of its root.
+-- In an installed tree they are in `scripts` and `doc` next to the modules, in a checkout in those
+-- folders of its root.
 --
 --     local path = files.path("scripts", "train_mnist.lua")   --> nil: there is no such file
 --     local other = files.path("scripts", "models/own_net.lua")
@@ -23,23 +23,23 @@ local function is_there(path)
 end
 
 
--- Returns the folder of a kind; `some`: the name of a file that it has.
+-- Returns the folder of a kind of files; `some` is the name of a file in it.
 local function folder(kind, some)
   local installed = HERE .. kind .. "/"
   return is_there(installed .. some) and installed or HERE .. "../../../" .. kind .. "/"
 end
 
 
--- A file that each kind has.
+-- A file that every folder of a kind contains.
 local SOME = { scripts = "train_mnist.lua", doc = "first_hour.md" }
 
--- The folders of each kind; other folders have modules of the scripts.
+-- The folders of each kind; other folders of the scripts contain modules.
 local FOLDERS = { scripts = { "", "models/" }, doc = { "" } }
 
 
 --- Returns the path of a file; nil if there is no such file.
 -- @string kind "scripts" or "doc"
--- @string name with the ending; of a script in the folder "models/", with that folder
+-- @string name with its ending, and with "models/" in front for a script in that folder
 function files.path(kind, name)
   local root = folder(kind, SOME[kind])
   for _, inner in ipairs(FOLDERS[kind]) do
@@ -52,7 +52,7 @@ function files.path(kind, name)
 end
 
 
---- Returns the names of the files of a kind, without their ending, sorted within a folder.
+--- Returns the names of the files of a kind, without ending, sorted within each folder.
 -- @string kind "scripts" or "doc"
 -- @string ending "lua" or "md"
 -- @treturn {string,...}

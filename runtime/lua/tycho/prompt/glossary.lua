@@ -1,5 +1,5 @@
---- Descriptions of options whose names have the same meaning everywhere. A function's own comment
--- comes first; help and pages use this table for options that the comment does not describe.
+--- Descriptions of options by name. A function's comment takes precedence; help and reference pages
+-- use this table for options that the comment does not describe.
 --
 --     glossary.text("random.normal", "loc")  --> "the mean"
 --
@@ -115,7 +115,7 @@ local EVERYWHERE = {
   check_isfinite = "warns of NaN and infinities",
   has_global_stats = "keeps a second sum, which only `reset` clears",
   average = "\"macro\": the mean of the batches; \"micro\": over all samples",
-  -- values that are compared
+  -- comparisons
   rtol = "the relative difference allowed", atol = "the absolute difference allowed",
   equal_nan = "whether NaN equals NaN", names = "what the two are called in the message",
   verbose = "says by log what it does", options = "its options", num_hidden = "the size of a state",
@@ -125,7 +125,7 @@ local EVERYWHERE = {
   aux_names = "names of the auxiliary states", shared_group = "a group whose memory is shared",
 }
 
--- module or class, as errors name it -> option -> meaning
+-- module or class, as in errors -> option -> meaning
 local BY_HOME = {
   random = { state = "what `get_state` gave", low = "the least number",
     high = "the end of the range", loc = "the mean",
@@ -323,7 +323,7 @@ local BY_HOME = {
     edgeitems = "entries at each end of a larger one", linewidth = "characters of a line",
     suppress = "no powers of ten" },
   sym = { a = "a symbol", ary = "a symbol" },
-  -- of ty.nd.contrib and ty.sym.contrib
+  -- ty.nd.contrib and ty.sym.contrib
   ["nd.contrib"] = { body = "what is done for each row",
     init_states = "the states of the first row",
     cond = "a function of the variables: whether there is another step",
@@ -374,8 +374,8 @@ local BY_HOME = {
 }
 
 
---- Returns the meaning of an option; "" if it is unknown.
--- @string func as errors name it: "nd.full", "Module:fit"
+--- Returns the description of an option; "" if there is none.
+-- @string func name as in errors: "nd.full", "Module:fit"
 -- @string name the option
 function glossary.text(func, name)
   local path = func:gsub("^ty%.", ""):gsub("^sym%.contrib%.", "nd.contrib.")

@@ -1,5 +1,5 @@
---- What options of `ty.gluon` mean: rows of `tycho.prompt.glossary` by the first part of a form's
--- name, "nn" of "nn.Dense".
+--- Descriptions of the options of `ty.gluon`: rows for `tycho.prompt.glossary`, by the first part
+-- of a form's name, such as "nn" of "nn.Dense".
 --
 -- @module tycho.prompt.glossary_gluon
 
@@ -43,7 +43,7 @@ homes.nn = {
   ["function"] = "the name of an operator, or a function of the inputs",
 }
 
--- What convolutions of `ty.gluon.contrib.cnn` have beside what others have.
+-- Options that only the convolutions of `ty.gluon.contrib.cnn` have.
 homes.cnn = {
   num_deformable_group = "groups of channels whose windows are bent alike",
   offset_weight_initializer = "of the convolution that gives offsets",
@@ -136,7 +136,7 @@ homes.contrib = {
   drop_states = "the same of states", drop_outputs = "the same of outputs",
 }
 
--- What `ty.gluon.rnn` has beside the cells of `ty.rnn`, which the same home serves.
+-- Options of `ty.gluon.rnn`, in addition to those of `ty.rnn`; both use this row.
 homes.rnn = {
   dropout = "share dropped between layers",
   projection_size = "units of the output, where it is projected",

@@ -1,8 +1,9 @@
---- The prompt of the program `tycho`: evaluates lines, prints results, survives errors and Ctrl-C.
+--- The prompt of the program `tycho`: evaluates lines, prints results, continues after errors and
+-- Ctrl-C.
 --
--- A session holds its variables in a separate table that falls back to the globals, so nothing it
--- defines leaks into modules. Chunks run uncompiled: a compiled loop would not notice Ctrl-C. Each
--- text is compiled once and run once. Order of calls: `new`, any of `use` and `text`, then `loop`.
+-- A session has its variables in a separate table that falls back to the globals, so nothing it
+-- defines leaks into modules. Chunks run without the JIT compiler: a compiled loop would not notice
+-- Ctrl-C. Order of calls: `new`, any of `use` and `text`, then `loop`.
 --
 -- @classmod tycho.prompt
 
@@ -20,12 +21,13 @@ local written = require "tycho.core.written"
 local Session = {}
 Session.__index = Session
 
-local LARGE = 2 ^ 18                                     -- elements; results above are held weakly
+local LARGE = 2 ^ 18                                     -- elements; larger results are held weakly
 local COLOURS = { error = "31", note = "2", sign = "1" } -- ANSI sequences: red, faint, bold
 local LIBRARY = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$") or "@none"
 
 
--- Returns a result by its name: `_` and `_1` are the last one, `_2` the one before.
+-- Returns a result by its name: `_` and `_1` are the last one, `_2` the one before; nil for other
+-- names.
 local function result(session, name)
   local back = name == "_" and 1 or tonumber(name:match("^_(%d+)$"))
   local i = back and session.count - back + 1
@@ -40,6 +42,7 @@ local function result(session, name)
 end
 
 
+-- Makes the table of a session's variables.
 local function environment(session)
   return setmetatable({}, { __index = function(_, name)
     local value = type(name) == "string" and result(session, name)
@@ -57,7 +60,7 @@ local function environment(session)
 end
 
 
---- Returns a new session.
+--- Makes a session.
 -- @tparam table options `plain`: no line editing; `terminal`: a user types; `strict`: texts of
 -- `-e` declare no variables; `editor`: functions of repl.c; `write`: where results go
 function Session.new(options)
@@ -76,7 +79,7 @@ function Session.new(options)
 end
 
 
---- Returns a text in a colour, on terminals that have them.
+--- Returns a text in a colour, unchanged if the terminal has no colours.
 -- @string kind "error", "note" or "sign"
 -- @string text
 function Session:paint(kind, text)
@@ -86,7 +89,7 @@ end
 
 local MORE = "-- any key: more, q: enough -- "
 
---- Writes a text, screen by screen where it is longer than the terminal is high.
+--- Writes a text, screen by screen if it has more lines than the terminal.
 -- @string text without a newline at its end
 function Session:page(text)
   local rows = self.editing and self.editor.rows() - 1 or math.huge
@@ -105,7 +108,7 @@ function Session:page(text)
 end
 
 
--- Adds what was typed to the history, a block of several lines as one entry.
+-- Adds an input to the history; a block of several lines is one entry.
 local function remember(session, text)
   if session.editing then
     session.editor.add(text)
@@ -119,6 +122,7 @@ function Session:forget()
 end
 
 
+-- Stores a result under the next number.
 local function keep(session, value)
   session.count = session.count + 1
   local ok, size = pcall(function()
@@ -129,14 +133,14 @@ local function keep(session, value)
 end
 
 
--- Returns an expression as a chunk. Its values pass through a function of ours: a bare `return f()`
--- would be a tail call, and errors inside f would be reported without their line.
+-- Compiles an expression. Its values pass through a function: a bare `return f()` would be a tail
+-- call, and errors inside f would be reported without their line.
 local function expression(text, name)
   local chunk, message = loadstring("return " .. text, name)
   if not chunk then
     return nil, message
   end
-  local close = text:find("--", 1, true) and "\n)" or ")"  -- a comment would swallow the bracket
+  local close = text:find("--", 1, true) and "\n)" or ")"  -- a comment would hide the bracket
   return (loadstring("local pass = ...; return pass(" .. text:gsub(";%s*$", "") .. close,
     name)) or chunk
 end
@@ -147,9 +151,9 @@ local function incomplete(message)
 end
 
 
---- Compiles a text, as an expression if it is one.
+--- Compiles a text, as an expression if possible.
 -- @string text
--- @treturn ?function the chunk, to be called with `Session.pass`; nil when it is unfinished or
+-- @treturn ?function the chunk, to be called with `Session.pass`; nil if the text is unfinished or
 --   wrong
 -- @treturn ?string the compiler's message
 -- @treturn boolean whether more text could complete it
@@ -172,7 +176,8 @@ Session.pass = pass
 
 local INSIDE = "\n  (inside the library; methods take a colon: x:copy(), not x.copy())"
 
--- Returns whether Lua's error was raised inside the library, as it is if a method gets no object.
+-- Returns whether a Lua error was raised inside the library, which happens if a method is called
+-- without its object.
 local function stopped_inside()
   local level = 3
   while true do
@@ -185,10 +190,10 @@ local function stopped_inside()
 end
 
 
-local FRAMES = 24                                        -- of a traceback, as runtime/main.c has
+local FRAMES = 24                                        -- most in a traceback; see runtime/main.c
 
--- Returns the frames of the caller's code at an error, with their locals; `cut` where there are
--- more.
+-- Returns the frames of the user's code at an error, with their locals; `cut` if there are more
+-- than FRAMES.
 local function frames()
   local list, level = {}, 3
   while true do
@@ -217,14 +222,14 @@ local function frames()
 end
 
 
--- Returns an error of Lua itself with a hint; text: the input.
+-- Returns a Lua error with a hint below it; `text` is the input.
 local function with_hint(message, text)
   local hint = translation.hint(message, message:find("^prompt:") and text or nil)
   return hint and message .. "\n  (" .. hint .. ")" or message
 end
 
 
--- Writes an error, with its first line in colour.
+-- Writes an error, its first line in colour.
 local function write_error(session, text)
   local first, rest = text:match("^([^\n]*)(.*)$")
   session.write(session:paint("error", first), rest, "\n")
@@ -236,7 +241,7 @@ local function is_overflow(e)
 end
 
 
--- Returns the first and the last frames, without locals, in the text of `debug.traceback`.
+-- Returns the frames in a text of `debug.traceback`, without locals.
 local function parse_frames(traceback)
   local list = {}
   for line in traceback:gmatch("\t([^\n]+)") do
@@ -251,6 +256,7 @@ local function parse_frames(traceback)
 end
 
 
+-- Writes an error with its frames.
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
     local position = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
@@ -270,7 +276,7 @@ local function report(session, e)
 end
 
 
--- Returns a value's text; the line that describes an array is dimmed.
+-- Returns a value's text; the line that describes an array is in faint colour.
 local function value_text(session, value)
   return (show(value):gsub("<NDArray [^\n]*>$", function(line)
     return session:paint("note", line)
@@ -278,6 +284,7 @@ local function value_text(session, value)
 end
 
 
+-- Prints and stores the results of a run, or reports its error; returns whether it succeeded.
 local function finish(session, mute, ok, ...)
   if not ok then
     report(session, (...))
@@ -296,11 +303,11 @@ local function finish(session, mute, ok, ...)
 end
 
 
---- Runs a chunk with the session's variables, and prints its results.
+--- Runs a chunk with the session's variables and prints its results.
 -- @func chunk
--- @bool[opt] mute print nothing
+-- @bool[opt] mute whether nothing is printed
 -- @param ... arguments of the chunk
--- @treturn boolean whether it ended without an error
+-- @treturn boolean whether it ended without error
 function Session:run(chunk, mute, ...)
   setfenv(chunk, self.env)
   jit.off(chunk, true)
@@ -311,7 +318,7 @@ function Session:run(chunk, mute, ...)
     self.frames = traceback and parse_frames(traceback) or self.frames
     return ok, ...
   end)(xpcall(chunk, function(e)
-    if is_overflow(e) then                                 -- there is stack left for one call
+    if is_overflow(e) then                                 -- there is stack for one more call
       traceback = debug.traceback("", 2)
       return e
     end
@@ -324,7 +331,7 @@ function Session:run(chunk, mute, ...)
 end
 
 
---- Returns the value of an expression in the session's variables; errors are raised.
+--- Returns the value of an expression of the session's variables; errors are raised.
 function Session:value(text)
   local chunk, message = expression(text, "=prompt")
   if not chunk then
@@ -334,7 +341,7 @@ function Session:value(text)
 end
 
 
--- Returns the session's variables without new ones, as `--strict` has it.
+-- Returns a view of the session's variables that refuses new globals, for `--strict`.
 local function declared(session)
   local env = session.env
   return setmetatable({}, { __index = env, __newindex = function(_, name, value)
@@ -347,7 +354,8 @@ local function declared(session)
 end
 
 
---- Runs the text of `tycho -e`: an expression is printed, strings as they are. Errors are raised.
+--- Runs the text of `tycho -e`. The values of an expression are printed, strings without quotes.
+-- Errors are raised.
 function Session:text(text)
   local chunk, message = expression(text, "=(command line)")
   if not chunk then
@@ -366,14 +374,14 @@ function Session:text(text)
 end
 
 
---- Requires a module for `tycho -l module`, and sets the variable of its last name.
+--- Requires a module for `tycho -l module`, and assigns it to a variable with its last name.
 function Session:use(module)
   self.env[module:match("[^.]*$")] = require(module)
 end
 
 
--- Returns the value of a path of names; nil where it leads nowhere. Nothing is called. A path may
--- leave out `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
+-- Returns the value of a path of names; nil if there is none. No function is called. A path may
+-- omit `ty.` and `ty.gluon.`: "nn.Dense", "autograd.record".
 local function named_value(session, name)
   if not name:find("^[%a_][%w_%.:%[%]]*$") then
     return nil
@@ -392,15 +400,15 @@ local function named_value(session, name)
 end
 
 
--- Returns the name that a line asks about: its first word, or all of them where they are a foreign
--- name, as in "?weight decay".
+-- Returns the name that a line asks about: its first word, or all words if together they are a name
+-- of another library, as in "?weight decay".
 local function asked_name(text)
   local joined = text:match("^%s*(.-)%s*$"):gsub("%s+", "_")
   return foreign.names(joined)[1] and joined or text:match("%S+") or ""
 end
 
 
--- Shows what is known about a name for `?name`; the value itself if nothing is known.
+-- Shows the help about a name for `?name`; the value if there is no help.
 local function explain(session, name)
   local value = named_value(session, name)
   local text, known = manual.text(name, value)
@@ -412,6 +420,7 @@ local function explain(session, name)
 end
 
 
+-- Runs a line that begins with `?`, `??`, `!` or `:`.
 local function special(session, line)
   if line:find("^%?+%s*$") then
     commands.help(session)
@@ -437,8 +446,8 @@ local function special(session, line)
 end
 
 
--- Returns a line of a script, pasted: its local variable would end with the line, so
--- it becomes one of the session.
+-- Removes `local` from a statement, since a local variable would end with the line; the variable
+-- becomes one of the session.
 local function without_local(text)
   local name, after = text:match("^%s*local%s+([%a_][%w_%s,]*)(=?)")
   if name and (after == "=" or name:find("^function%s")) then
@@ -448,7 +457,7 @@ local function without_local(text)
 end
 
 
---- Takes one line; unfinished statements wait for the next.
+--- Runs one line; the lines of an unfinished statement are collected until it is complete.
 -- @string line
 -- @treturn boolean whether the next line continues this one
 function Session:feed(line)
@@ -482,6 +491,7 @@ function Session:feed(line)
 end
 
 
+-- Returns the path of the history file; nil if there is none.
 local function history_path()
   local path = os.getenv("TYCHO_HISTORY")
   if path then
@@ -511,7 +521,7 @@ local function is_recording()
 end
 
 
--- Returns a line, nil at the end, false when Ctrl-C left it.
+-- Reads a line; nil at the end of input, false if Ctrl-C was pressed.
 local function read(session)
   local sign = session.pending and ">> " or is_recording() and "rec> " or "> "
   if session.editing then
@@ -525,6 +535,7 @@ local function read(session)
 end
 
 
+-- Reads a line and runs it.
 local function step(session)
   local line, editing = read(session), session.editing
   if line == nil then
@@ -536,7 +547,7 @@ local function step(session)
     end
     session.pending = nil
   elseif not (session.pending and editing and line:match("^%s*$") and session.editor.waiting()) then
-    session:feed(line)                           -- a blank line amid pasted text ends nothing
+    session:feed(line)                           -- a blank line within pasted text
   end
   io.stdout:flush()
 end

@@ -1,11 +1,10 @@
---- The text of `?name`: operators from the registry, functions and classes from
--- their comments and call forms.
+--- The text of `?name`: operators from the registry, functions and classes from their comments and
+-- argument forms.
 --
---     manual.text("ty.mod.Module", value)  value: the value of the name, if it stands for
---                                          something
+--     manual.text("ty.mod.Module", value)  value: the value of the name, or nil
 --
--- A function's parameters are read from the form (core/args.lua) that it holds on to, so help never
--- disagrees with what the function takes.
+-- A function's parameters are read from its form (core/args.lua), an upvalue, so that help always
+-- agrees with the arguments that the function accepts.
 --
 -- @module tycho.prompt.manual
 
@@ -24,10 +23,10 @@ local values = require "tycho.core.values"
 
 local manual = {}
 
-local WIDTH = 100                                        -- columns of running text
+local WIDTH = 100                                        -- columns of wrapped text
 
 
--- Adds a text to the lines, broken between words.
+-- Adds a text to the lines, wrapped between words.
 local function add_text(lines, text, indent)
   local line = indent
   for word in text:gmatch("%S+") do
@@ -41,7 +40,7 @@ local function add_text(lines, text, indent)
 end
 
 
--- Adds a row "  name               text", with further lines below the text.
+-- Adds a row "  name               text"; further lines are indented to the text.
 local function add_row(lines, name, text)
   local rows = {}
   add_text(rows, text, (" "):rep(22))
@@ -54,7 +53,7 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Visits the upvalues of a function.
+-- Returns an iterator over the names and values of a function's upvalues.
 local function upvalues(f)
   local i = 0
   return function()
@@ -64,8 +63,8 @@ local function upvalues(f)
 end
 
 
---- Returns the function inside a wrapper that records its caller (core/origin.lua) or checks its
--- object (core/methods.lua).
+--- Returns the function inside a wrapper that records the caller (core/origin.lua) or checks the
+-- object of a method (core/methods.lua).
 function manual.unwrapped(f)
   f = methods.inner(f)
   if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
@@ -85,17 +84,17 @@ local function is_form(value)
 end
 
 
---- Returns the comment above a function.
+--- Returns the comment above a function, nil if there is none.
 -- @func f
--- @treturn table entry of `prompt.comments`, or nil
+-- @treturn ?table entry of `prompt.comments`
 function manual.comment(f)
   local info = debug.getinfo(manual.unwrapped(f), "S")
   return info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined) or nil
 end
 
 
---- Returns the form by which a function reads its arguments; nil when it has none, or several
--- of which none fits its name. One that only hands its arguments on has that of its name.
+--- Returns the form with which a function reads its arguments; nil if it has none, or several of
+-- which none has its name. A function that only passes its arguments on gets the form of its name.
 -- @func f
 -- @string[opt] name the last part of the function's name
 function manual.form(f, name)
@@ -113,7 +112,7 @@ function manual.form(f, name)
 end
 
 
---- Returns a default as Lua writes it.
+--- Returns a default as a Lua expression.
 function manual.literal(value)
   if values.is_plain(value) then
     local parts = {}
@@ -126,8 +125,8 @@ function manual.literal(value)
 end
 
 
---- Returns the default of a form's parameter as Lua writes it; nil where there is none, or where it
--- is a function, which has no text.
+--- Returns the default of a form's parameter as a Lua expression; nil if there is none or it is a
+-- function.
 function manual.default(p)
   return p.default ~= nil and type(p.default) ~= "function" and manual.literal(p.default) or nil
 end
@@ -135,7 +134,7 @@ end
 
 --- Returns the call of a form: "Module:fit{train_data, [eval_data], eval_metric = \"acc\"}".
 -- @param form
--- @string[opt] title what is before the brace; the form's own name otherwise
+-- @string[opt] title the text in front of the brace; default: the form's name
 function manual.signature(form, title)
   local words = {}
   for i, p in ipairs(form.params) do
@@ -150,18 +149,18 @@ function manual.signature(form, title)
 end
 
 
---- Returns the name of the parameter that a method's object is; nil of other functions.
+--- Returns the name of a method's first parameter, the object; nil for other functions.
 -- @func f
--- @string title what is called: "NDArray:get"
+-- @string title name of the call: "NDArray:get"
 function manual.object(f, title)
   return title:find(":", 1, true) and debug.getlocal(manual.unwrapped(f), 1) or nil
 end
 
 
 --- Returns the call of a function without a form: "Module:update_metric(eval_metric, labels)". The
--- names are those of its parameters; brackets go around what the comment calls optional.
+-- names are those of its parameters; parameters that the comment calls optional are in brackets.
 -- @func f
--- @string title what comes before the bracket; a colon in it leaves out the object
+-- @string title the text in front of the bracket; with a colon the object is left out
 -- @tparam[opt] table entry the function's comment
 function manual.plain_signature(f, title, entry)
   f = manual.unwrapped(f)
@@ -187,7 +186,7 @@ function manual.plain_signature(f, title, entry)
 end
 
 
--- Adds one row per parameter of a form, with the comment's text about it.
+-- Adds a row for each parameter of a form, with the comment's text about it.
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
     local text = p.type.text
@@ -199,7 +198,7 @@ local function add_form(lines, form, said)
 end
 
 
--- Adds the text of a comment, with the parameters of a form if there is one.
+-- Adds the text of a comment, and the parameters of a form if there is one.
 local function add_comment(lines, entry, form)
   local parts, said = comments.parts(entry), {}
   for _, line in ipairs(parts.lines) do
@@ -226,8 +225,8 @@ local function short_path(path)
 end
 
 
--- Returns the comment of a function that another function of its file made, found by its name, or
--- nil.
+-- Returns the comment, found by name, of a function that another function of its file made; nil if
+-- there is none.
 local function comment_in_file(f, name)
   local source = debug.getinfo(manual.unwrapped(f), "S").source
   for _, entry in ipairs(comments.named(name)) do
@@ -238,7 +237,7 @@ local function comment_in_file(f, name)
 end
 
 
--- Returns the call of a function as its comment has it: "record([train_mode], [f])".
+-- Returns the call of a function according to its comment: "record([train_mode], [f])".
 local function commented_signature(entry)
   local names = {}
   for i, p in ipairs(comments.parts(entry).params) do
@@ -248,6 +247,7 @@ local function commented_signature(entry)
 end
 
 
+-- Returns the help about a function; nil if it has neither comment nor form.
 local function function_text(name, f)
   local info = debug.getinfo(manual.unwrapped(f), "S")
   local last = name:match("[%w_]+$")
@@ -293,9 +293,10 @@ function manual.operator(info)
 end
 
 
--- The inner namespaces of operators: "box_nms" is "_contrib_box_nms" in the registry.
+-- Prefixes of operators of inner namespaces: "box_nms" is "_contrib_box_nms" in the registry.
 local INNER = { "", "_contrib_", "_linalg_", "_image_" }
 
+-- Returns the help about an operator by its name; nil if there is none.
 local function operator_text(name)
   local last = name:match("[%w_]+$")
   for _, inner in ipairs(last and INNER or {}) do
@@ -327,7 +328,7 @@ local function function_names(t)
 end
 
 
---- Returns the comment of a class, or nil.
+--- Returns the comment of a class, nil if there is none.
 -- @string name
 function manual.class_entry(name)
   for _, kind in ipairs{ "class", "value", "function" } do
@@ -340,6 +341,7 @@ function manual.class_entry(name)
 end
 
 
+-- Returns the help about a class.
 local function class_text(class)
   local name, base = class.class_name, rawget(class, "super")
   local form = type(class.init) == "function" and manual.form(class.init, name)
@@ -357,10 +359,10 @@ local function class_text(class)
 end
 
 
-local NAMES = 80                          -- of a module at most that its help lists
+local NAMES = 80                          -- most names of a module that its help lists
 
--- Returns a module's comment and its names; without the paragraph on its files where the names are
--- listed.
+-- Returns a module's comment and its names. If the names are listed, the paragraph "The parts:" is
+-- left out.
 local function module_text(module, value)
   local lines, names = { (module:gsub("^tycho", "ty")) }, members.list(value)
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
@@ -380,7 +382,8 @@ end
 
 -- Names of other libraries ------------------------------------------------------------------------
 
--- Returns the comment of a name of the table of foreign names, or nil.
+-- Returns the comment of a name in Tycho that the table of foreign names refers to; nil if there is
+-- none.
 local function foreign_entry(name)
   local value = name:find("^%l") and translation.value(name)
   local entry = type(value) == "function" and manual.comment(value) or nil
@@ -392,8 +395,8 @@ local function foreign_entry(name)
 end
 
 
--- Returns the meaning of an option: of an operator, or of the function or class whose form has the
--- name.
+-- Returns the description of an option of an operator, or of a function or class by the name of its
+-- form.
 local function option_text(owner, option)
   local info = registry.find(owner) and require("tycho.op").info(owner)
   for _, p in ipairs(info and info.params or {}) do
@@ -410,6 +413,7 @@ local function option_text(owner, option)
 end
 
 
+-- Returns one line about a name in Tycho: the first sentence of its comment or of its operator.
 local function foreign_summary(name)
   local owner, option = name:match("^(.-){([%w_]+)}$")
   if owner then
@@ -424,7 +428,7 @@ local function foreign_summary(name)
 end
 
 
--- Returns the titles of methods whose last part is the name, each once.
+-- Returns the titles of methods whose last part is the name, without duplicates.
 local function method_titles(name)
   local list, seen = {}, {}
   for _, entry in ipairs(comments.named(name)) do
@@ -437,7 +441,7 @@ local function method_titles(name)
 end
 
 
--- Returns the counterpart of a name of another library; nil for other words.
+-- Returns the counterparts of a name of another library; nil for other words.
 local function foreign_text(name)
   local word = name:match("[%w_]+$") or ""
   local names, instead = foreign.names(word), foreign.instead(word)
@@ -466,7 +470,7 @@ end
 
 
 -- Returns the text of the entries whose last part is the name: a single one in full, several as a
--- list.
+-- list; nil if there are none.
 local function entries_text(name)
   local entries = comments.named(name:match("[%w_]+$") or "")
   if #entries <= 1 then
@@ -480,6 +484,7 @@ local function entries_text(name)
 end
 
 
+-- Returns known names that are similar to a name, as text.
 local function nearest(name)
   local names = comments.names()
   for _, known in ipairs(registry.names(true)) do
@@ -489,6 +494,7 @@ local function nearest(name)
 end
 
 
+-- Returns the help about a value; nil if there is none.
 local function value_text(name, value)
   if type(value) == "function" then
     return function_text(name, value) or operator_text(name)
@@ -502,8 +508,8 @@ local function value_text(name, value)
 end
 
 
---- Returns the lines that define a function.
--- @string name what was asked for
+--- Returns the source lines of a function, or a sentence if there are none.
+-- @string name the name that was asked for
 -- @param value the value of the name
 -- @treturn string
 function manual.source(name, value)
@@ -526,12 +532,12 @@ function manual.source(name, value)
 end
 
 
--- Where classes of networks, layers and data sets are found by their name alone.
+-- Modules whose classes are found without their path.
 local CLASSES = { "gluon", "gluon.nn", "gluon.rnn", "gluon.loss", "gluon.data",
   "gluon.data.vision", "gluon.data.vision.transforms", "gluon.contrib.estimator",
   "gluon.contrib.nn", "gluon.contrib.rnn", "autograd" }
 
--- Returns the class of gluon that has a name, and its path; nil where there is none.
+-- Returns the class of gluon with a name, and its path; nil if there is none.
 local function gluon_class(name)
   for _, path in ipairs(name:find("^%u[%w]*$") and CLASSES or {}) do
     local module = translation.value(path)
@@ -543,8 +549,8 @@ local function gluon_class(name)
 end
 
 
--- Returns a class of gluon in full, and what else the name may mean; an operator first where one
--- has it.
+-- Returns the help about a class of gluon, with other meanings of its name. If there is an operator
+-- of that name, its help comes first.
 local function gluon_text(name)
   local class, path = gluon_class(name)
   if not class then
@@ -569,17 +575,17 @@ local function gluon_text(name)
 end
 
 
--- Returns the help about a name that has no value.
+-- Returns the help about a name without a value.
 local function name_text(name)
   return gluon_text(name) or operator_text(name) or foreign_text(name) or entries_text(name)
 end
 
 
---- Returns the help about a name as text.
--- @string name what was asked for: a path of names
+--- Returns the help about a name.
+-- @string name the name that was asked for, a path
 -- @param[opt] value the value of the name
 -- @treturn string
--- @treturn boolean whether anything is known
+-- @treturn boolean whether there is any help
 function manual.text(name, value)
   local text = value ~= nil and value_text(name, value) or value == nil and name_text(name)
   if text then

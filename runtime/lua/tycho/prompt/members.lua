@@ -1,18 +1,20 @@
---- The names that may follow a value's dot or colon, for Tab and for lists of a module's contents.
+--- The names that can follow a value's dot or colon, for completion and for lists of a module's
+-- names.
 --
--- Tables are asked for their keys and those of their metatables. The library's objects and modules
--- find much of theirs only when it is asked for; a name that none of them has makes them say which
--- they accept (Error.unknown).
+-- The names are the keys of a table and of its metatables. Objects and modules of the library load
+-- many members on first use; asking them for a name that none has makes them raise an error with
+-- the names that they accept (Error.unknown).
 --
 -- @module tycho.prompt.members
 
 local pairs = require("tycho.core.iterate").pairs
 local members = {}
 
-local MOST_METATABLES = 8                                -- followed from a value
+local MOST_METATABLES = 8                                -- most metatables that are followed
 local NOBODY = "nobody_has_this_name"
 
 
+-- Adds the keys of a value and, recursively, of its metatables.
 local function add_keys(names, value, depth)
   if type(value) == "table" then
     for key in pairs(value) do
@@ -32,6 +34,7 @@ local function add_keys(names, value, depth)
 end
 
 
+-- Adds the names that a value accepts according to its error.
 local function add_accepted(names, value)
   local ok, e = pcall(function() return value[NOBODY] end)
   for _, name in ipairs(not ok and type(e) == "table" and rawget(e, "names") or {}) do
@@ -58,7 +61,7 @@ function members.set(value)
 end
 
 
---- Returns the member names that do not begin with an underscore, sorted.
+--- Returns the member names without a leading underscore, sorted.
 function members.list(value)
   local list = {}
   for name in pairs(members.set(value)) do
@@ -69,9 +72,9 @@ function members.list(value)
 end
 
 
---- Returns the name of a loaded module of the library, "tycho.module": the shortest of its names,
--- of several the last by alphabet ("tycho.test_utils", not "tycho.test.utils"); nil for other
--- values.
+--- Returns the name of a loaded module of the library, "tycho.module", by its value. If it has
+-- several names, the shortest is returned, of equally short ones the last in alphabetical order
+-- ("tycho.test_utils", not "tycho.test.utils"); nil for other values.
 function members.find_module(value)
   local found
   for name, module in pairs(package.loaded) do

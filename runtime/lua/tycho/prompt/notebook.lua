@@ -1,9 +1,9 @@
---- What the Jupyter kernel ILua lacks for Tycho, which the program adds where ILua starts it.
+--- Additions to the Jupyter kernel ILua, which the program makes when ILua starts it.
 --
--- ILua runs an interpreter on its script `interp.lua`, which requires its printer of
--- results and its JSON after this: they are given other versions here. Results look as at the
--- prompt, a drawing is written to a file and shows as its path (ILua shows text alone), error
--- objects are their text, and completion knows the members of namespaces and objects.
+-- ILua runs an interpreter on its script `interp.lua`, which later requires ILua's modules for
+-- printing results and for JSON; here they are replaced. Results look as at the prompt. A drawing
+-- is written to a file and shown as its path, since ILua can only show text. Error objects are
+-- shown as their text, and completion knows the members of namespaces and objects.
 --
 -- @module tycho.prompt.notebook
 
@@ -15,10 +15,10 @@ local notebook = {}
 
 local DRAWINGS = { Drawing = true, Graph = true, Picture = true }  -- classes of ty.viz
 
-local drawings = 0                                       -- files written by this kernel
+local drawings = 0                                       -- number of files written by this kernel
 
 
--- Writes a drawing to a file of the working folder; returns its path.
+-- Writes a drawing to a file in the working folder and returns its path.
 local function draw(drawing)
   drawings = drawings + 1
   local path = ("drawing_%d.svg"):format(drawings)
@@ -37,8 +37,8 @@ function notebook.text(value)
 end
 
 
--- Returns the value of a path in the kernel's environment, or nil. ILua looks without protection,
--- while our namespaces raise an error for unknown names.
+-- Returns the value of a path in the kernel's environment, or nil. ILua does this without pcall,
+-- but namespaces raise an error for unknown names.
 local function follow(env, path)
   local value = env
   for _, name in ipairs(path) do
@@ -52,8 +52,7 @@ local function follow(env, path)
 end
 
 
--- Returns the kernel's table of variables: a local of its script, which called the function that
--- asks.
+-- Returns the kernel's table of variables, which is a local variable of its script, two calls up.
 local function kernel_environment()
   for i = 1, 60 do
     local name, value = debug.getlocal(3, i)
@@ -65,10 +64,10 @@ local function kernel_environment()
 end
 
 
-local NOTHING = { "no variable has this name" }          -- a path that leads nowhere
+local NOTHING = { "no variable has this name" }          -- a path without a value
 
--- Returns ILua's JSON module with other texts for questions about completion and help: the answer
--- to a completion lists our names.
+-- Returns ILua's JSON module with changed messages about completion and help: answers to a
+-- completion list the names found here.
 local function with_completion(json)
   local names
   return setmetatable({
@@ -93,7 +92,8 @@ local function with_completion(json)
 end
 
 
--- Returns a traceback of error objects too, without the frames of ILua and of the library.
+-- Returns a traceback function that accepts error objects, and leaves out frames of the library and
+-- of ILua.
 local function with_own_frames(traceback)
   return function(e, ...)
     local text = traceback(Error.is_error(e) and tostring(e) or e, ...)
@@ -107,20 +107,21 @@ local function with_own_frames(traceback)
 end
 
 
+-- Loads a module of ILua under its usual name.
 local function load_beside(name)
   local path = assert(package.searchpath(name, package.path))
   return assert(loadfile(path))(name)
 end
 
 
---- Prepares this state for ILua's script, which runs next. `ty` and `help(name)` become globals.
+--- Prepares the Lua state for ILua's script, which runs next. `ty` and `help(name)` become globals.
 function notebook.start()
   package.preload["ext.inspect"] = function()
     return setmetatable({ inspect = notebook.text }, {
       __call = function(_, value) return notebook.text(value) end })
   end
   package.preload["ext.json"] = function(name) return with_completion(load_beside(name)) end
-  rawset(debug, "traceback", with_own_frames(debug.traceback))   -- ILua's handler of errors
+  rawset(debug, "traceback", with_own_frames(debug.traceback))   -- ILua's error handler
   rawset(_G, "ty", require "tycho")
   rawset(_G, "help", function(name)
     print((require("tycho.prompt.manual").text(name)))

@@ -1,11 +1,10 @@
---- How the prompt shows the engine's objects: arrays by their edges, symbols as a tree,
--- modules and iterators as a card.
+--- How the prompt shows objects: arrays without their middle, symbols as a tree, modules and
+-- iterators as a list of properties.
 --
---     objects.text(value)  several lines, for a value on its own; nil for what has no view here
---     objects.line(value)  one short line, for a value inside a table or a list of variables; nil
---                          likewise
+--     objects.text(value)  several lines, for a value by itself; nil for other values
+--     objects.line(value)  one line, for a value inside another one; nil for other values
 --
--- Reading an array waits for it; only the elements that are shown are read.
+-- Reading an array waits for its computation; only the elements that are shown are read.
 --
 -- @module tycho.prompt.objects
 
@@ -17,12 +16,12 @@ local methods = require "tycho.core.methods"
 local objects = {}
 
 local ROWS, NODES, SHORT = 40, 30, 8     -- rows of an array, lines of a tree, elements on one line
-local WIDEST, LONG = 28, 70              -- columns of names in a tree; of what is after them
-local NAMES = 60                         -- names of a module that are listed
+local WIDEST, LONG = 28, 70              -- columns of names in a tree; of the text after them
+local NAMES = 60                         -- most names of a module that are listed
 
 
--- Returns whether a value is an instance of a class, given by module and name ("" where the
--- module is the class itself).
+-- Returns whether a value is an instance of a class, given by its module and its name there ("" if
+-- the module is the class).
 local function is(value, module, name)
   local loaded = package.loaded[module]
   return loaded ~= nil and Class.is_a(value, name == "" and loaded or loaded[name])
@@ -36,6 +35,7 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
+-- Returns whether an array is shown by its elements on one line.
 local function is_short(x)
   return rawget(x, "_h") and #x.shape == 1 and x.size <= SHORT
 end
@@ -54,6 +54,7 @@ end
 
 -- Symbols -----------------------------------------------------------------------------------------
 
+-- Returns the attributes of a node without annotations, as text.
 local function attributes(n)
   local attrs, parts = require "tycho.core.attrs", {}
   for _, key in ipairs(attrs.keys(n.attrs)) do
@@ -65,7 +66,8 @@ local function attributes(n)
 end
 
 
--- Returns the operators that a node reads, each once, and the names of the variables.
+-- Returns the operators whose outputs a node reads, without duplicates, and the names of the
+-- variables.
 local function list_inputs(n)
   local operators, variables, seen = {}, {}, {}
   for _, entry in ipairs(n.inputs) do
@@ -81,7 +83,7 @@ local function list_inputs(n)
 end
 
 
--- Returns the names of variables, with a node's own parameters together: "data, fc1_{weight,
+-- Returns the names of variables, with a node's own parameters combined: "data, fc1_{weight,
 -- bias}".
 local function folded(n, variables)
   local list, own, prefix = {}, {}, n.name .. "_"
@@ -98,7 +100,7 @@ local function folded(n, variables)
 end
 
 
--- Returns the text after a node's name.
+-- Returns the text that follows a node's name.
 local function about(n, variables)
   local text, names = n.op and n.op .. attributes(n) or "", table.concat(variables, ", ")
   if #text + #names > LONG then
@@ -108,7 +110,7 @@ local function about(n, variables)
 end
 
 
--- Returns rows of two texts as lines, with the second texts in one column.
+-- Returns rows of two texts as lines with the second texts in one column.
 local function aligned(rows)
   local width, lines = 0, {}
   for _, row in ipairs(rows) do
@@ -122,8 +124,8 @@ local function aligned(rows)
 end
 
 
--- Returns the tree of a symbol as rows, heads first. A chain of operators stays in one column;
--- where it branches, the inputs are indented.
+-- Returns the tree of a symbol as rows, outputs first. A chain of operators stays in one column;
+-- the inputs of a node with several operator inputs are indented.
 local function tree(heads)
   local rows, stack, seen, more = {}, {}, {}, 0
   for i = #heads, 1, -1 do
@@ -149,8 +151,8 @@ local function tree(heads)
 end
 
 
--- Returns the nodes of a symbol's outputs, each once, without those that another one of them is
--- made from.
+-- Returns the nodes of a symbol's outputs, without duplicates and without nodes on which another
+-- output depends.
 local function list_heads(s)
   local heads, inner = {}, {}
   for _, n in ipairs(require("tycho.symbol.node").walk(s._entries)) do
@@ -203,7 +205,7 @@ local function descriptions(list)
 end
 
 
--- Returns a field that may not exist yet.
+-- Returns a field; nil if reading it raises an error.
 local function field(object, name)
   local ok, value = pcall(function() return object[name] end)
   return ok and value or nil
@@ -331,7 +333,7 @@ local VIEWS = {
 }
 
 
---- Returns the text of a value by itself.
+--- Returns the text of a value shown by itself; nil for other kinds of values.
 -- @treturn ?string
 function objects.text(value)
   if type(value) == "function" then
@@ -350,7 +352,7 @@ function objects.text(value)
 end
 
 
---- Returns the text of a value inside another one, on one line.
+--- Returns the text of a value inside another one, on one line; nil for other kinds of values.
 -- @treturn ?string
 function objects.line(value)
   if type(value) == "function" then

@@ -1,5 +1,5 @@
---- An operator of the registry in words: its call, its parameters, examples. The prompt's help
--- and the reference pages are made of these.
+--- Descriptions of operators in the registry: call, parameters, examples. The prompt's help and the
+-- reference pages use them.
 --
 -- @module tycho.prompt.operator
 
@@ -7,7 +7,7 @@ local operator = {}
 
 local KEYWORD = { ["and"] = true, ["end"] = true, ["not"] = true, ["or"] = true, ["repeat"] = true }
 
--- Inputs that are made when they are not given, or may be absent: examples leave them out.
+-- Inputs that are made automatically or are optional: examples leave them out.
 local MADE = {}
 for name in ("weight bias gamma beta moving_mean moving_var moving_avg label parameters state \z
     state_cell sequence_length data_lengths label_lengths mask length like bins valid_length \z
@@ -16,8 +16,7 @@ for name in ("weight bias gamma beta moving_mean moving_var moving_avg label par
 end
 
 
--- Returns the names of ports without the marks that only the core needs; hidden and private ports
--- are left out.
+-- Returns the names of ports without marks; hidden and private ports are left out.
 local function port_names(ports)
   local names = {}
   for _, port in ipairs(ports) do
@@ -31,14 +30,14 @@ end
 
 
 --- Returns the call as a line: "FullyConnected(data, weight, bias) -> output".
--- @tparam table info what `ty.op.info` returns
+-- @tparam table info the result of `ty.op.info`
 function operator.signature(info)
   return ("%s(%s) -> %s"):format(info.name, table.concat(port_names(info.inputs), ", "),
     table.concat(port_names(info.outputs), ", "))
 end
 
 
---- Returns a default as Lua writes it; nil for a required parameter.
+--- Returns a default as a Lua expression; nil for a required parameter.
 -- @tparam table p an entry of `info.params`
 function operator.default(p)
   local text = p.default
@@ -59,7 +58,7 @@ function operator.default(p)
 end
 
 
---- Returns the words that a parameter chooses from; nil for other parameters.
+--- Returns the words that a parameter accepts; nil for other parameters.
 function operator.choices(p)
   local list = p.type:match("^one of ([^ ]+)")
   local words = {}
@@ -70,7 +69,7 @@ function operator.choices(p)
 end
 
 
--- Returns a range without the limits of a C int, which say nothing: "[1,]" for "[1,2147483647]".
+-- Returns a range without limits that are those of a C int: "[1,]" for "[1,2147483647]".
 local function plain_range(low, high)
   low, high = low:gsub("^%-2147483648$", ""), high:gsub("^2147483647$", "")
   return low .. high == "" and "" or (" in [%s,%s]"):format(low, high)
@@ -92,7 +91,7 @@ function operator.type_text(p)
 end
 
 
--- Returns the spelling of a name that Lua keeps for itself.
+-- Returns the spelling of a name that is a Lua keyword: "end_" for "end".
 local function spelled(name)
   return KEYWORD[name] and name .. "_" or name
 end
@@ -109,15 +108,16 @@ local SAMPLES = { num_hidden = "4", num_filter = "8", kernel = "{3, 3}", lr = "0
   min_factor = "0.5", max_factor = "1.5", start = "0", stop = "1", num = "5", value = "1", N = "3",
   low = "0", high = "10", nsize = "5", w = "4", h = "4" }
 
-local DEFAULT = "2 3"                                    -- the shape of an input
+local DEFAULT = "2 3"                                    -- default shape of an input
 
 
+-- Returns the row of an operator in prompt/examples.lua.
 local function row_of(info)
   return require("tycho.prompt.examples")[info.name] or {}
 end
 
 
--- Returns a value of a required parameter.
+-- Returns an example value of a required parameter as a Lua expression.
 local function sample(p)
   local words = operator.choices(p)
   if SAMPLES[p.name] then
@@ -131,7 +131,7 @@ local function sample(p)
 end
 
 
--- Returns the parameters that an example gives: list of {name, value}.
+-- Returns the parameters of an example: a list of {name, value}.
 local function given_parameters(info)
   local row, list, ports = row_of(info), {}, table.concat(info.inputs, " ")
   for _, p in ipairs(info.params) do
@@ -143,8 +143,8 @@ local function given_parameters(info)
 end
 
 
--- Returns the code that makes an array: "ty.nd.ones{1, 3}" for "1 3", "ty.nd.ones({1, 3}, {dtype =
--- "int8"})" for "1 3 int8".
+-- Returns the code of an array: "ty.nd.ones{1, 3}" for "1 3", "ty.nd.ones({1, 3}, {dtype =
+-- "int8"})" for "1 3 int8"; other texts are code already.
 local function array_text(text)
   if not text:find("^[%d ]+") then
     return text
@@ -156,8 +156,8 @@ local function array_text(text)
 end
 
 
--- Returns the inputs that an example gives: list of {name, array}; without names where there may be
--- any number of them.
+-- Returns the inputs of an example: a list of {name, array}; without names for operators with any
+-- number of inputs.
 local function given_inputs(info)
   local row, list, update = row_of(info), {}, info.name:find("update", 1, true)
   for _, text in ipairs(row.inputs or {}) do
@@ -175,7 +175,7 @@ local function given_inputs(info)
 end
 
 
-local COLUMNS = 78                                       -- of a line of an example
+local COLUMNS = 78                                       -- columns of an example
 
 -- Returns an operator's path: "contrib.box_nms" for "_contrib_box_nms".
 local function path_of(name)
@@ -184,7 +184,7 @@ local function path_of(name)
 end
 
 
--- Returns a call with lists of {name, text} as its arguments, in lines.
+-- Returns a call with lists of {name, text} as arguments, wrapped to lines.
 local function call(space, info, ...)
   local text, line = "", ("ty.%s.%s{"):format(space, spelled(path_of(info.name)))
   local separator = ""
@@ -202,8 +202,8 @@ local function call(space, info, ...)
 end
 
 
--- Returns a call on symbols, with variables for what it needs; nil of operators that only arrays
--- have.
+-- Returns a call on symbols, with variables as inputs; nil for operators that only exist for
+-- arrays.
 local function symbol_example(info)
   local row = row_of(info)
   if row.sym ~= nil or not info.inputs[1] or info.name:find("update", 1, true) then
@@ -222,8 +222,8 @@ local function evaluated(text)
 end
 
 
--- Returns all inputs of a call on arrays: those that are given, and those whose shapes follow from
--- them; and the shapes of the outputs.
+-- Returns all inputs of a call on arrays, including those whose shapes follow from the given ones,
+-- and the shapes of the outputs.
 local function all_inputs(info)
   local ty, inputs, list = require "tycho", given_inputs(info), {}
   local options, texts = { name = "e" }, {}
@@ -254,8 +254,8 @@ local function all_inputs(info)
 end
 
 
--- Returns a call on arrays, and the shapes of its results, where they are known; nil of operators
--- that only networks have.
+-- Returns a call on arrays and, if known, the shapes of its results; nil for operators that only
+-- exist for symbols.
 local function array_example(info)
   local row = row_of(info)
   if row.nd ~= nil then
@@ -268,14 +268,15 @@ local function array_example(info)
 end
 
 
---- Returns example calls, on symbols and on arrays; they run as they are.
--- @tparam table info what `ty.op.info` returns
--- @treturn {table,...} text (a call, in lines) and shapes (of the results, where they are known)
+--- Returns example calls on symbols and on arrays, which run as they are.
+-- @tparam table info the result of `ty.op.info`
+-- @treturn {table,...} text (a call, possibly of several lines) and shapes (of the results, if
+--   known)
 function operator.examples(info)
   local list = {}
   local text = symbol_example(info)
   list[1] = text and { text = text }
-  local ok, array, shapes = pcall(array_example, info)   -- an operator of the user's may refuse it
+  local ok, array, shapes = pcall(array_example, info)   -- a user's operator may raise an error
   list[#list + 1] = ok and array and { text = array, shapes = shapes } or nil
   return list
 end

@@ -1,4 +1,4 @@
--- The scripts that come with the library, by name: `tycho --script train_mnist`.
+-- The scripts of the library by name: `tycho --script train_mnist`.
 
 local Error = require "tycho.core.error"
 local files = require "tycho.prompt.files"
@@ -6,7 +6,7 @@ local files = require "tycho.prompt.files"
 local scripts = {}
 
 
--- Returns the first sentence of a script's own comment.
+-- Returns the first sentence of a script's header.
 local function summary(name)
   local words = {}
   for line in io.lines(files.path("scripts", name .. ".lua")) do
@@ -21,6 +21,7 @@ local function summary(name)
 end
 
 
+-- Returns the names and first sentences of all scripts.
 local function list()
   local lines = {}
   for _, name in ipairs(files.names("scripts", "lua")) do
@@ -31,9 +32,9 @@ end
 
 
 -- Returns the path of a script.
--- @string[opt] name without folder and ending
+-- @string[opt] name without ending; with "models/" in front for a script in that folder
 -- @treturn ?string nil if there is no script of that name
--- @treturn ?string then what to tell: the list of all scripts, or the names that are near
+-- @treturn ?string the text to show if there is no path: the list of all scripts, or similar names
 function scripts.find(name)
   if not name then
     return nil, list()

@@ -1,7 +1,7 @@
---- Values as the prompt prints them.
+--- Formats values as the prompt prints them.
 --
--- Plain tables are opened to a small depth and length, on one line where they fit; the engine's
--- objects are drawn by objects.lua, everything else by its own `tostring`.
+-- Plain tables are shown to a small depth and length, on one line if they fit. Objects of the
+-- library are shown by objects.lua, other values by `tostring`.
 --
 -- @module tycho.prompt.show
 
@@ -10,7 +10,7 @@ local next, pairs = iterate.next, iterate.pairs
 local objects = require "tycho.prompt.objects"
 local reserved = require "tycho.core.reserved"
 
--- tables inside tables; entries per table; columns of one line
+-- levels of nested tables; entries of a table; columns of a line
 local DEPTH, ENTRIES, WIDTH = 3, 24, 100
 
 local render
@@ -24,6 +24,7 @@ local function key_text(key)
 end
 
 
+-- Returns the keys of a table, except for positions 1 to `skip`, sorted by type and value.
 local function sorted_keys(t, skip)
   local keys = {}
   for key in pairs(t) do
@@ -71,7 +72,7 @@ local function table_text(t, depth)
 end
 
 
--- Returns whether a table has its own `__tostring`.
+-- Returns whether a table has a `__tostring` metamethod that is to be used.
 local function has_text(t)
   local meta = debug.getmetatable(t)
   return type(meta) == "table" and meta.__tostring ~= nil and not meta.plain
@@ -94,7 +95,7 @@ function render(value, depth)
 end
 
 
---- One value as text.
+--- Returns a value as text.
 -- @param value anything
 -- @treturn string
 return function(value)

@@ -1,12 +1,12 @@
---- A session as a script: the lines that ran without an error, in order.
+--- A session saved as a script: the lines that ran without error, in order.
 --
 --     local t = transcript.new()
 --     transcript.add(t, "x = ty.nd.ones(3)")
 --     transcript.add(t, "x:sum()")          -- an expression: the script prints it
 --     files.write(path, transcript.text(t), ":save")
 --
--- Variables of the session are globals of the script. Where a text asks for a result (`_`, `_2`),
--- the script keeps its results as the prompt does.
+-- Variables of the session are globals of the script. If a line uses a result (`_`, `_2`), the
+-- script stores its results as the prompt does.
 --
 -- @module tycho.prompt.transcript
 
@@ -14,7 +14,7 @@ local transcript = {}
 
 local FIRST = "-- Written by :save of Tycho's prompt.\n"
 
--- A call without results is an expression too.
+-- A call without results counts as an expression, so nothing must be printed for it.
 local SHOW = [[
 local function _show(...)
   if select("#", ...) > 0 then
@@ -50,9 +50,9 @@ local function is_expression(text)
 end
 
 
---- Adds a text that ran.
+--- Adds a text that ran without error.
 -- @tparam table t
--- @string text as it was run; a `;` after an expression prints nothing, a `=` before it is dropped
+-- @string text the input; `;` after an expression prints nothing, `=` in front of it is dropped
 function transcript.add(t, text)
   local bare = text:gsub("^%s*=", "")
   local expression = bare:gsub(";%s*$", "")
@@ -62,7 +62,7 @@ function transcript.add(t, text)
 end
 
 
---- Adds a script that `:run` ran.
+--- Adds a script that was run with `:run`.
 -- @tparam table t
 -- @string path
 -- @tparam {string,...} words
@@ -76,7 +76,7 @@ function transcript.add_run(t, path, words)
 end
 
 
--- Returns a text as a statement; keeps: results are asked for.
+-- Returns a text as a statement of the script; `keeps`: whether results are stored.
 local function statement(item, keeps)
   if not item.expression then
     return item.text:find("^%s*%(") and "do " .. item.text .. "\nend" or item.text
@@ -89,7 +89,7 @@ local function statement(item, keeps)
 end
 
 
---- Returns the script; runs by itself: `tycho FILE`.
+--- Returns the script, which runs with `tycho FILE`.
 -- @tparam table t
 -- @treturn string
 function transcript.text(t)
@@ -104,7 +104,7 @@ function transcript.text(t)
 end
 
 
---- Returns whether a file's text was written by `:save`.
+--- Returns whether the text of a file was written by `:save`.
 function transcript.is_own(text)
   return text:sub(1, #FIRST) == FIRST
 end

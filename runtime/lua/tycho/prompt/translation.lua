@@ -1,10 +1,10 @@
---- Hints for PyTorch's or NumPy's names, or Python, which are shown below an error of Lua's
--- own.
+--- Hints for names of PyTorch and NumPy and for Python syntax, which are shown below Lua's error
+-- messages.
 --
 --     translation.hint("prompt:1: attempt to index global 'np' (a nil value)", "np.ones(2)")
 --                                        --> "np.ones is ty.nd.ones here"
 --
--- The names are those of core/foreign.lua.
+-- The table of names is core/foreign.lua.
 --
 -- @module tycho.prompt.translation
 
@@ -16,7 +16,7 @@ local translation = {}
 
 -- Names here --------------------------------------------------------------------------------------
 
---- Returns the value of a path in `ty`, as "nd.concat"; nil where it leads nowhere.
+--- Returns the value of a path in `ty`, such as "nd.concat"; nil if there is none.
 function translation.value(path)
   local ok, value = pcall(function()
     local value = require "tycho"
@@ -29,8 +29,8 @@ function translation.value(path)
 end
 
 
---- Returns a name of the table as a user writes it: "ty.nd.concat", "Module:fit{num_epoch = ...}".
--- @string name as in `foreign.TOPICS`
+--- Returns a name of the table as users write it: "ty.nd.concat", "Module:fit{num_epoch = ...}".
+-- @string name in the form of `foreign.TOPICS`
 function translation.written(name)
   local owner, option = name:match("^(.-){([%w_]+)}$")
   local path = owner or name
@@ -42,13 +42,13 @@ end
 
 -- Below Lua's errors ------------------------------------------------------------------------------
 
--- Usual names of libraries in Python.
+-- Usual names of Python libraries.
 local LIBRARIES = {}
 for name in ("torch np numpy nn F tf keras mx jnp jax optim plt transforms"):gmatch("%S+") do
   LIBRARIES[name] = true
 end
 
--- Functions and words of Python.
+-- Functions and keywords of Python.
 local PYTHON = {
   len = "x:len() of an array, #t of a table", range = "for i = 0, n - 1 do ... end",
   str = "tostring(x)", int = "math.floor(x); x:astype(\"int32\") of an array",
@@ -62,11 +62,11 @@ local PYTHON = {
   dict = "{a = 1, b = 2}", list = "{1, 2, 3}", tuple = "{1, 2, 3}",
 }
 
---- Python's constants, which Lua reads as globals that are nil.
+--- Constants of Python, which Lua reads as undefined globals.
 translation.CONSTANTS = { True = "true", False = "false", None = "nil, or ty.null inside lists" }
 
--- Syntax of Python in a line that Lua does not compile, and how Lua writes it. The first that fits
--- is shown.
+-- Python syntax in lines that Lua does not compile, and the equivalent in Lua. The first row that
+-- matches is used.
 local SYNTAX = {
   { "^%s*import%s", "require \"name\"; ty is there already at the prompt" },
   { "^%s*from%s+%S+%s+import", "require \"name\"; ty is there already at the prompt" },
@@ -85,7 +85,8 @@ local SYNTAX = {
   { "!=", "x ~= y; element by element x:ne(y)" },
   { "%s@%s", "ty.nd.dot(x, y)" },
   { "%[[^%]%(]*:[^%]%(]*%]", "x[\"0:2, :\"]: a slice is a text" },
-  { "[%w_%)%]]%[[^%[%]{}%(]*,[^%[%]%(]*%]", "x[\"0, 1\"] or x[{0, 1}]: an element, rows and columns" },
+  { "[%w_%)%]]%[[^%[%]{}%(]*,[^%[%]%(]*%]",
+    "x[\"0, 1\"] or x[{0, 1}]: an element, rows and columns" },
   { "%([^%(%)]*[%w_]%s*=[^=]", "f(x, {option = 1}): options go in a table" },
   { "//", "math.floor(x / y)" },
   { "%f[%w]lambda%f[%W]", "function(x) return ... end" },
@@ -94,7 +95,7 @@ local SYNTAX = {
 }
 
 
--- Returns the counterpart of a word, in a sentence; nil if it is unknown.
+-- Returns a sentence with the counterpart of a word; nil if it is unknown.
 local function answer(called, word)
   local names, instead = foreign.names(word), foreign.instead(word)
   if word ~= "" and translation.value("nd." .. word) and not names[1] then
@@ -108,6 +109,7 @@ local function answer(called, word)
 end
 
 
+-- Returns a hint for the use of a Python library's name in a line.
 local function of_library(name, line)
   for called in (line or ""):gmatch("%f[%w_]" .. name .. "%.[%w_%.]+") do
     local text = answer(called, called:match("[%w_]+$"))
@@ -119,7 +121,7 @@ local function of_library(name, line)
 end
 
 
--- Methods of parameters, which pairs does not give.
+-- Methods of parameters, which `pairs` does not show.
 local OF_PARAMETERS = { data = true, grad = true, list_data = true, list_grad = true,
   set_data = true, zero_grad = true }
 
@@ -138,8 +140,8 @@ local function of_method(name)
 end
 
 
--- Returns what a global name of Python is here, or nil. `called`: the message is about a call, not
--- about a field of a variable that is nil.
+-- Returns a hint for a global name of Python; nil if there is none. `called`: whether the message
+-- is about a call; for other messages only names of libraries count.
 local function of_global(name, line, called)
   if LIBRARIES[name] then
     return of_library(name, line)
@@ -148,8 +150,8 @@ local function of_global(name, line, called)
 end
 
 
--- Returns what a line of Python syntax is in Lua, or nil. `before`: the line comes before the one
--- that the message names; then only rows that match whole statements count.
+-- Returns a hint for a line with Python syntax; nil if there is none. `before`: whether the line
+-- comes before the one in the message; then only rows that match at the start of a line count.
 local function of_syntax(line, before)
   local code = line:gsub("\\.", ""):gsub("\"[^\"]*\"", "\"\""):gsub("'[^']*'", "\"\"")
   for _, row in ipairs(SYNTAX) do
@@ -160,9 +162,9 @@ local function of_syntax(line, before)
 end
 
 
-local NEAR = 3                           -- lines before an error of syntax that may be its reason
+local NEAR = 3                           -- lines before a syntax error that may cause it
 
--- Returns the lines of a text up to the one that a message names.
+-- Returns the lines of a text up to the one in an error message.
 local function lines_to(message, text)
   local number, list = tonumber(message:match(":(%d+): ")) or 0, {}
   for line in ((text or "") .. "\n"):gmatch("(.-)\n") do
@@ -172,7 +174,7 @@ local function lines_to(message, text)
 end
 
 
--- Returns the text of the file that a message names.
+-- Returns the text of the file in an error message.
 local function file_text(message)
   local file = io.open(message:match("^(.-):%d+: ") or "")
   local text = file and file:read("*a")
@@ -183,8 +185,8 @@ local function file_text(message)
 end
 
 
--- Patterns of Lua's messages about a table where something else belongs, which is often an array or
--- a parameter -> what to write.
+-- Patterns of Lua's messages about a table in place of another value, which is often an array or a
+-- parameter -> advice.
 local TABLES = {
   { "attempt to compare .*table",
     "arrays compare by methods: x:gt(y), x:ge(y), x:lt(y), x:le(y), x:eq(y), x:ne(y)" },
@@ -196,7 +198,7 @@ local TABLES = {
     "the number in an array of one element is x:asscalar(); ty.nd has functions of all elements" },
 }
 
--- The same for messages that mean something on some lines of a script only: message, line, advice.
+-- Messages that need advice only on some lines of a script: message, line, advice.
 local ON_LINES = {
   { "attempt to index .*a nil value", "%[0%]",
     "lists and the layers of a network count from 1: net[1] is the first" },
@@ -218,10 +220,10 @@ local function of_table(message, line)
 end
 
 
---- Returns a hint for an error of Lua's own.
--- @string message Lua's text
--- @string[opt] text what was run; the file that the message names otherwise
--- @treturn string a line, or nil
+--- Returns a hint for an error message of Lua; nil if there is none.
+-- @string message the text of the error
+-- @string[opt] text the input; default: the text of the file in the message
+-- @treturn ?string one line
 function translation.hint(message, text)
   local lines = lines_to(message, text or file_text(message))
   local line = lines[#lines]

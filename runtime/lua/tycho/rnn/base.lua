@@ -1,16 +1,16 @@
---- The base of recurrent cells: parameters, begin states, unrolling, weights by gate.
+--- The base class of recurrent cells: parameters, begin states, unrolling, weights by gate.
 --
 --     local cell = ty.rnn.LSTMCell{ 200, prefix = "l0_" }
 --     local outputs, states =
 --       cell:unroll{ length = 10, inputs = ty.sym.Variable("data"), merge_outputs = true }
 --     local output, next_states = cell(x, cell:begin_state())               -- one step
 --
--- A cell of your own extends BaseRNNCell: `__call(inputs, states)` makes one step and returns
--- its output and the new states, `state_info` lists the states' shapes (0 for the batch); names
--- begin with `cell:next_step()`.
+-- A user's cell extends BaseRNNCell. `__call(inputs, states)` makes one step and returns its output
+-- and the new states; `state_info` lists the states' shapes, with 0 for the batch. Names of a
+-- step's nodes begin with `cell:next_step()`.
 --
--- Nodes of a step are named `<prefix>t<step>_...`, begin states `<prefix>begin_state_<i>`; both
--- counters go back to 0 with `reset`, so that unrolling twice gives equal names.
+-- Nodes of a step are named `<prefix>t<step>_...`, begin states `<prefix>begin_state_<i>`. `reset`
+-- sets both counters back, so that a second unrolling gives the same names.
 --
 -- @module tycho.rnn.base
 
@@ -24,14 +24,14 @@ local nd = require "tycho.ndarray"
 local sequence = require "tycho.rnn.sequence"
 local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
-require "tycho.executor.executor"        -- what cells build can be bound
+require "tycho.executor.executor"        -- so that networks of cells can be bound
 
 local rnn_cell = {}
 
 
 -- Parameters --------------------------------------------------------------------------------------
 
---- Variables that cells share by name.
+--- A set of variables by name, which cells can share.
 -- @type RNNParams
 local RNNParams = Class:extend("RNNParams")
 rnn_cell.RNNParams = RNNParams
@@ -43,13 +43,13 @@ end, text = "RNNParams" }
 local PARAMS = args.form("rnn.RNNParams", { { "prefix", "text", "" } })
 local GET = args.form("RNNParams:get", { rest = "options", { "name", "text" } })
 
---- @string[opt=""] prefix put before every name
+--- @string[opt=""] prefix put in front of every name
 function RNNParams:init(...)
   self._prefix, self._params = PARAMS(...).prefix, {}
 end
 
 
---- Returns the variable of a name; it is made at the first call, with the options of that call.
+--- Returns the variable of a name. The first call makes it, with the options of that call.
 -- @string name
 -- @tparam[opt] table options of `ty.sym.Variable`
 -- @treturn Symbol
@@ -64,7 +64,7 @@ function RNNParams:get(...)
 end
 
 
--- Takes over the variables of another set.
+-- Adds the variables of another set to this one.
 function RNNParams:merge(other)
   for name, x in pairs(other._params) do
     self._params[name] = x
@@ -74,7 +74,7 @@ end
 
 -- Fields ------------------------------------------------------------------------------------------
 
---- Base of all cells.
+--- The base class of all cells.
 -- @type BaseRNNCell
 local BaseRNNCell = Class:extend("BaseRNNCell")
 rnn_cell.BaseRNNCell = BaseRNNCell
@@ -105,7 +105,7 @@ fields.give(BaseRNNCell, {
 
 local NEW = args.form("rnn.BaseRNNCell", { { "prefix", "text", "" }, { "params", "rnn_params?" } })
 
---- @string[opt=""] prefix put before the names of nodes and parameters
+--- @string[opt=""] prefix put in front of the names of nodes and parameters
 -- @tparam[opt] RNNParams params of another cell, to share them
 function BaseRNNCell:init(...)
   local a = NEW(...)
@@ -116,26 +116,26 @@ function BaseRNNCell:init(...)
 end
 
 
--- Returns the suffixes of the gates; the cell's matrices have one block of rows per gate.
+-- Returns the suffixes of the gates; the cell's matrices have one block of rows for each gate.
 function BaseRNNCell._gate_names(_)
   return {}
 end
 
 
---- Resets the counters of names and states, also of contained cells. `unroll` does this itself.
+--- Resets the counters of steps and states, also in contained cells. `unroll` calls it.
 function BaseRNNCell:reset()
   self._init_counter, self._counter = -1, -1
 end
 
 
---- Counts a step and returns the beginning of its nodes' names: "lstm_t0_".
+--- Counts a step and returns the prefix of its nodes' names: "lstm_t0_".
 function BaseRNNCell:next_step()
   self._counter = self._counter + 1
   return ("%st%d_"):format(self._prefix, self._counter)
 end
 
 
---- Raises an error for a single step of a cell that needs the whole sequence.
+--- Raises E(unsupported) for a single step of a cell that needs the whole sequence.
 function BaseRNNCell:refuse_step()
   Error.raise{ code = "unsupported", func = self.class_name,
     message = "the cell needs the whole sequence and makes no single steps; use unroll" }
@@ -144,7 +144,7 @@ end
 BaseRNNCell.__call = BaseRNNCell.refuse_step
 
 
---- Returns an activation: the text of Activation's `act_type`, or a function of a symbol and
+--- Applies an activation: a string for Activation's `act_type`, or a function of a symbol and
 -- `{name = ...}`.
 function BaseRNNCell.activate(_, x, activation, name)
   if type(activation) == "string" then
@@ -159,6 +159,7 @@ end
 local BEGIN = args.form("BaseRNNCell:begin_state", { rest = "options", { "func", "function?" } })
 
 
+-- Returns the options with which a begin state is made.
 local function state_options(given, info, name)
   local options = { name = name, shape = info.shape, attr = { __layout__ = info.__layout__ } }
   for key, v in pairs(given) do
@@ -179,10 +180,10 @@ function BaseRNNCell:_begin(func, given)
 end
 
 
---- Returns symbols for the states before the first step. Their shapes have batch 0, which inference
--- fills in.
+--- Returns symbols for the states before the first step. Their shapes have batch 0, which shape
+-- inference replaces.
 -- @tparam[opt] table options func: called with `{name, shape, attr}` and the other options for
---   every state (default `ty.sym.zeros`; `ty.sym.Variable` makes inputs of them)
+--   every state (default `ty.sym.zeros`; with `ty.sym.Variable` the states become inputs)
 -- @treturn {Symbol,...}
 function BaseRNNCell:begin_state(...)
   local a = BEGIN(...)
@@ -194,7 +195,7 @@ function BaseRNNCell:begin_state(...)
 end
 
 
--- Returns the begin states of a cell inside this one.
+-- Returns the begin states of a contained cell.
 function BaseRNNCell._make_begin(cell, func, given)
   local options = tables.copy(given)
   options.func = func
@@ -219,12 +220,12 @@ local function check_states(self, states)
 end
 
 
---- Returns the network of several steps.
--- @int length steps
--- @param inputs a symbol with an axis of time, or a list with one symbol per step
+--- Unrolls the cell over several steps.
+-- @int length number of steps
+-- @param inputs a symbol with a time axis, or a list with one symbol for each step
 -- @tparam[opt] {Symbol,...} begin_state
--- @string[opt="NTC"] layout of the inputs and of merged outputs; T is the axis of time
--- @bool[opt] merge_outputs true: one symbol, false: a list, nil: what the cell makes
+-- @string[opt="NTC"] layout of the inputs and of merged outputs; T is the time axis
+-- @bool[opt] merge_outputs true: one symbol, false: a list, nil: the form that the cell produces
 -- @return outputs, a symbol or a list
 -- @treturn table states after the last step
 function BaseRNNCell:unroll(...)
@@ -238,13 +239,14 @@ function BaseRNNCell:unroll(...)
 end
 
 
---- Returns a sequence in the wanted form, errors in the name of this cell; see rnn/sequence.lua.
+--- Returns a sequence in the wanted form, with errors in the name of this cell; see
+-- rnn/sequence.lua.
 function BaseRNNCell:normalize(length, x, layout, merge)
   return sequence.normalize(length, x, layout, merge, self.class_name .. ":unroll")
 end
 
 
--- Unrolls with the checked options; here step by step.
+-- Unrolls with the checked options, here step by step.
 function BaseRNNCell:_unroll(a)
   local inputs = self:normalize(a.length, a.inputs, a.layout, false)
   local outputs, states = {}, a.begin_state
@@ -261,7 +263,7 @@ local UNPACK = args.form("BaseRNNCell:unpack_weights", { dict = true, { "args", 
 local PACK = args.form("BaseRNNCell:pack_weights", { dict = true, { "args", "dict" } })
 
 
---- Takes an array out of a dictionary; E(name) when it is not there.
+--- Removes an array from a table and returns it; E(name) if it is not there.
 function BaseRNNCell:take(dict, name, method)
   local x = dict[name]
   if x == nil then
@@ -273,8 +275,8 @@ function BaseRNNCell:take(dict, name, method)
 end
 
 
---- Returns the parameters with one array per gate (`lstm_i2h_f_weight`) instead of the packed ones;
--- other entries are unchanged.
+--- Returns the parameters with one array for each gate (`lstm_i2h_f_weight`) in place of the packed
+-- arrays; other entries are unchanged.
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:unpack_weights(...)
@@ -284,7 +286,7 @@ function BaseRNNCell:unpack_weights(...)
 end
 
 
---- Returns the inverse of `unpack_weights`.
+--- Returns the parameters with packed arrays, the inverse of `unpack_weights`.
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:pack_weights(...)
@@ -294,7 +296,7 @@ function BaseRNNCell:pack_weights(...)
 end
 
 
--- Returns {packed name, list of the gates' names} for each of the four arrays of a cell.
+-- Returns {packed name, list of the gates' names} for each of the cell's four packed arrays.
 local function packed_names(self)
   local list, gates = {}, self:_gate_names()
   for _, group in ipairs(#gates > 0 and { "i2h", "h2h" } or {}) do

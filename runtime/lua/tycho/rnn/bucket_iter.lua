@@ -1,13 +1,13 @@
---- Batches of sentences of about equal length: `ty.rnn.BucketSentenceIter`.
+--- Batches of sentences of similar length: `ty.rnn.BucketSentenceIter`.
 --
--- A sentence goes to the smallest bucket that holds it and is filled up with `invalid_label`.
--- Labels are the words one step on. Each epoch shuffles the order of the batches and the sentences
--- inside each bucket, going on from the order before; the rows that do not make a whole batch are
--- left out, other ones each epoch.
+-- A sentence goes to the smallest bucket that holds it and is padded with `invalid_label`. Labels
+-- are the words shifted by one step. Each epoch shuffles the order of the batches and the sentences
+-- within each bucket, starting from the order of the epoch before. Rows that do not fill a batch
+-- are left out; they differ from epoch to epoch.
 --
--- The words are in C memory: `_words` and `_starts` (sentence i, from 0, is
--- _words[_starts[i]] up to before _words[_starts[i + 1]]), and per bucket the numbers of its
--- sentences in the epoch's order.
+-- The words are in C memory: `_words` and `_starts` (sentence i, from 0, is _words[_starts[i]] up
+-- to but not including _words[_starts[i + 1]]), and for each bucket the numbers of its sentences in
+-- the epoch's order.
 --
 -- @module tycho.rnn.bucket_iter
 
@@ -27,8 +27,8 @@ local values = require "tycho.core.values"
 local FUNC = "rnn.BucketSentenceIter"
 local is_array, is_plain = class.is_array, values.is_plain
 
---- Iterator over sentences. Fields: buckets (lengths, those with sentences),
--- default_bucket_key (the largest), ndiscard (sentences that are too long), batch_size,
+--- An iterator over sentences. Fields: buckets (lengths of the buckets that have sentences),
+-- default_bucket_key (the largest), ndiscard (number of sentences that are too long), batch_size,
 -- layout, provide_data, provide_label.
 -- @type BucketSentenceIter
 local BucketSentenceIter = io_data.DataIter:extend("BucketSentenceIter")
@@ -92,7 +92,7 @@ end
 
 -- Buckets -----------------------------------------------------------------------------------------
 
--- Returns every length that enough sentences have.
+-- Returns every length of which there are at least `batch_size` sentences.
 local function usual_lengths(self)
   local counts, list = {}, {}
   for i = 0, self._count - 1 do
@@ -108,6 +108,7 @@ local function usual_lengths(self)
 end
 
 
+-- Returns the lengths of the buckets, sorted; E(value) for a length below 1.
 local function sorted_buckets(self, given)
   local keys = given and #given > 0 and given or usual_lengths(self)
   table.sort(keys)
@@ -118,7 +119,7 @@ local function sorted_buckets(self, given)
 end
 
 
--- Returns the smallest bucket for a length, nil when it is too long.
+-- Returns the position of the smallest bucket for a length, nil if it is too long.
 local function bucket_for(keys, length)
   for i, key in ipairs(keys) do
     if length <= key then
@@ -128,8 +129,8 @@ local function bucket_for(keys, length)
 end
 
 
--- Sorts sentence numbers into buckets and drops buckets without any; sentences that are too long
--- are counted in `ndiscard`.
+-- Sorts sentence numbers into buckets and drops empty buckets; `ndiscard` counts sentences that are
+-- too long.
 local function fill_buckets(self, keys)
   local rows = {}
   for i in ipairs(keys) do
@@ -154,7 +155,7 @@ local function fill_buckets(self, keys)
 end
 
 
--- Returns all batches as {bucket, first row}.
+-- Returns all batches as {bucket, first row}; buckets count from 1, rows from 0.
 local function list_batches(self)
   local plan = {}
   for i, rows in ipairs(self._rows) do
@@ -168,13 +169,14 @@ end
 
 -- Construction ------------------------------------------------------------------------------------
 
+-- Returns the descriptions of a batch of a bucket.
 local function describe(self, name, key)
   local shape = self.layout == "NT" and { self.batch_size, key } or { key, self.batch_size }
   return { io_data.DataDesc(name, shape, self.dtype, self.layout) }
 end
 
 
--- Returns the first value of the shuffling generator: 1 to 2^31 - 2.
+-- Returns the first state of the random generator: 1 to 2^31 - 2.
 local function first_random(seed)
   if not seed then
     seed = nd.random.randint{ 0, 2 ^ 31 - 2, ctx = context.cpu() }:asscalar()
@@ -185,11 +187,11 @@ end
 
 --- @tparam table sentences lists of word numbers, or int32 arrays
 -- @int batch_size sentences per batch
--- @tparam[opt] {int,...} buckets lengths; default: every length that at
---   least `batch_size` sentences have
--- @tparam[opt] table options invalid_label = -1, data_name = "data",
---   label_name = "softmax_label", dtype = "float32", layout = "NT" (or "TN"), seed (else the
---   order comes from the random state of cpu(0)), shuffle = true
+-- @tparam[opt] {int,...} buckets lengths; default: every length of which there are at least
+--   `batch_size` sentences
+-- @tparam[opt] table options invalid_label = -1, data_name = "data", label_name = "softmax_label",
+--   dtype = "float32", layout = "NT" (or "TN"), seed (default: from the random state of cpu(0)),
+--   shuffle = true
 function BucketSentenceIter:init(...)
   local a = FORM(...)
   BucketSentenceIter.super.init(self, { batch_size = a.batch_size })
@@ -218,14 +220,15 @@ end
 
 -- Order -------------------------------------------------------------------------------------------
 
--- Returns a number from 0 to before n, from the smallest multiplicative generator that is exact in
--- doubles.
+-- Returns a random integer from 0 to n - 1. The multiplicative generator modulo 2^31 - 1 is exact
+-- in doubles.
 local function draw(self, n)
   self._random = self._random * 16807 % 2147483647
   return math.floor(self._random / 2147483647 * n)
 end
 
 
+-- Shuffles n entries of a list from position `first`.
 local function shuffle(self, list, first, n)
   for i = n - 1, 1, -1 do
     local k = draw(self, i + 1)
@@ -234,7 +237,7 @@ local function shuffle(self, list, first, n)
 end
 
 
---- Begins a new epoch in another order.
+--- Begins a new epoch, in another order if `shuffle` is set.
 function BucketSentenceIter:reset()
   self._at, self.current_batch = 0, nil
   if not self.shuffle then
@@ -249,8 +252,8 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- Writes the words of rows first, first + 1, ... into data, and the same one step on into label.
--- `across` and `along` are the distances of a row's next neighbour and of a step's.
+-- Writes the words of rows first, first + 1, ... into data, and shifted by one step into label.
+-- `across` is the distance in elements from row to row, `along` from step to step.
 local function write(self, rows, first, key, data, label, across, along)
   local words, starts, invalid = self._words, self._starts, self.invalid_label
   for r = 0, self.batch_size - 1 do
@@ -265,7 +268,7 @@ local function write(self, rows, first, key, data, label, across, along)
 end
 
 
--- Returns an array to write a batch into; 16-bit floats are written as float32 first.
+-- Returns an array for a batch's values; 16-bit types are written as float32 and converted later.
 local function buffer(desc)
   local half = desc.dtype == "float16" or desc.dtype == "bfloat16"
   return class.new(desc.shape, args.DTYPES[half and "float32" or desc.dtype],
@@ -273,6 +276,7 @@ local function buffer(desc)
 end
 
 
+-- Makes the batch of an entry {bucket, first row}.
 local function fill_batch(self, entry)
   local bucket, first = entry[1], entry[2]
   local key = self.buckets[bucket]
@@ -292,7 +296,7 @@ local function fill_batch(self, entry)
 end
 
 
---- Goes to the next batch; false at the end.
+--- Moves to the next batch; returns false at the end.
 function BucketSentenceIter:iter_next()
   self._at = math.min(self._at + 1, #self._plan + 1)
   local entry = self._plan[self._at]
@@ -327,6 +331,7 @@ function BucketSentenceIter:state()
 end
 
 
+-- Returns whether a state fits the batches of this iterator.
 local function fits(self, state)
   if type(state) ~= "table" or state.kind ~= "BucketSentenceIter" or #state.plan ~= #self._plan
     or #state.rows ~= #self._rows then

@@ -1,8 +1,8 @@
---- The cells whose steps are products with weights: RNNCell, LSTMCell, GRUCell.
+--- The cells whose steps are products with weight matrices: RNNCell, LSTMCell, GRUCell.
 --
--- A step is two linear maps, one of the input (i2h), one of the state (h2h), whose rows are blocks
--- of gates, and the cell's formula on their results. The maps are a separate method (`_maps`),
--- so that the convolutional cells differ in them alone.
+-- A step has two linear maps, of the input (i2h) and of the state (h2h), whose rows are blocks of
+-- gates, and the cell's formula on their results. The maps are a separate method (`_maps`), the
+-- only part in which convolutional cells differ.
 --
 -- @module tycho.rnn.cells
 
@@ -17,7 +17,7 @@ local BaseRNNCell, GATES = base.BaseRNNCell, layout.GATES
 local basic = {}
 
 
--- The base of the three cells.
+-- The base class of the three cells.
 local Dense = BaseRNNCell:extend("Dense")
 
 Dense.fields = BaseRNNCell.extend_fields{ state_info = function(self)
@@ -45,7 +45,7 @@ function Dense:_set_up(a, bias_init)
 end
 
 
--- Returns the linear maps of input and state; nodes begin with `name`.
+-- Returns the linear maps of input and state; names of nodes begin with `name`.
 function Dense:_maps(inputs, state, name)
   local rows = #self:_gate_names() * self._num_hidden
   return symbol.FullyConnected{ inputs, self._i2h_weight, self._i2h_bias, num_hidden = rows,
@@ -54,13 +54,13 @@ function Dense:_maps(inputs, state, name)
 end
 
 
--- Returns the blocks of a map's result.
+-- Splits the result of a map into the blocks of its gates.
 function Dense:_divide(x, name)
   return symbol.SliceChannel{ x, num_outputs = #self:_gate_names(), name = name }
 end
 
 
--- Returns a cell of `n` states with a block of rows for each of the gates.
+-- Makes a class of cells with `n` states and a block of rows for each gate.
 local function cell(name, n, gates)
   local class = Dense:extend(name)
   class._states = n
@@ -135,7 +135,7 @@ end
 
 -- GRUCell -----------------------------------------------------------------------------------------
 
---- r, z = sigmoid(x + h); n = tanh(x + r h), where h has its bias in it; h' = (1 - z) n + z h.
+--- r, z = sigmoid(x + h); n = tanh(x + r h), where h includes its bias; h' = (1 - z) n + z h.
 -- @type GRUCell
 local GRUCell = cell("GRUCell", 1, GATES.gru)
 
@@ -150,7 +150,7 @@ function GRUCell:init(...)
 end
 
 
--- Returns the name of a map: those of a GRU have one underscore more than those of the other cells.
+-- Returns the name of a map; those of a GRU have one underscore more than those of other cells.
 function GRUCell:_map_name(name)
   return name .. "_"
 end

@@ -1,5 +1,5 @@
---- Checkpoints of networks with cells: parameters are stored by gate, so that fused and
--- single cells read each other's.
+--- Checkpoints of networks with recurrent cells. Parameters are stored by gate, so that fused and
+-- single cells can read each other's files.
 --
 -- @module tycho.rnn.checkpoint
 
@@ -13,7 +13,7 @@ local values = require "tycho.core.values"
 local checkpoint = {}
 
 
--- Returns a cell or a list of cells as a list.
+-- Returns a list of cells, from a cell or a list.
 local function list_cells(cells, func)
   local list = values.is_plain(cells) and cells or { cells }
   for _, cell in ipairs(list) do
@@ -31,11 +31,11 @@ local SAVE = args.form("rnn.save_rnn_checkpoint", {
   { "arg_params", "dict?" }, { "aux_params", "dict?" },
 })
 
---- Writes a checkpoint with the weights of the cells by gate.
+--- Writes a checkpoint with the cells' weights by gate.
 -- @param cells a cell or a list of cells
 -- @string prefix
 -- @int epoch
--- @param symbol `ty.null`: only the parameters
+-- @param symbol `ty.null`: only the parameters are written
 -- @tparam table arg_params
 -- @tparam table aux_params
 function checkpoint.save_rnn_checkpoint(...)
@@ -52,7 +52,7 @@ local LOAD = args.form("rnn.load_rnn_checkpoint", {
   { "cells", "any" }, { "prefix", "text" }, { "epoch", "integer" },
 })
 
---- Reads a checkpoint and packs the weights of the cells.
+--- Reads a checkpoint and packs the cells' weights.
 -- @param cells a cell or a list of cells
 -- @string prefix
 -- @int epoch
@@ -74,7 +74,7 @@ local DO = args.form("rnn.do_rnn_checkpoint", {
   { "cells", "any" }, { "prefix", "text" }, { "period", "integer", 1 },
 })
 
---- Returns an epoch callback that saves a checkpoint after every period-th epoch.
+--- Returns an epoch callback that saves a checkpoint after every `period` epochs.
 -- @param cells a cell or a list of cells
 -- @string prefix
 -- @int[opt=1] period

@@ -1,7 +1,7 @@
 --- Cells whose linear maps are convolutions: ConvRNNCell, ConvLSTMCell, ConvGRUCell.
 --
--- The formulas are those of the cells they extend; states are images. The h2h map keeps their
--- size, so its kernel must be odd.
+-- The formulas are those of the cells that they extend; states are images. The h2h map must keep
+-- the size of the states, so its kernel must be odd.
 --
 -- @module tycho.rnn.conv_cells
 
@@ -14,12 +14,13 @@ local symbol = require "tycho.symbol.symbol"
 local conv = {}
 
 
--- Returns the default activation: leaky ReLU of slope 0.2.
+-- Returns the default activation, leaky ReLU of slope 0.2.
 local function leaky(x, options)
   return symbol.LeakyReLU{ x, act_type = "leaky", slope = 0.2, name = options.name }
 end
 
 
+-- Returns the form of the arguments of a cell's constructor.
 local function form(name, prefix)
   return args.form("rnn." .. name, {
     { "input_shape", "shape" }, { "num_hidden", "positive" },
@@ -34,7 +35,8 @@ local function form(name, prefix)
 end
 
 
--- Returns padding that keeps the size of an image.
+-- Returns the padding with which the h2h map keeps the size of an image; E(value) for an even
+-- kernel.
 local function even_padding(a, func)
   local pad = {}
   for d, k in ipairs(a.h2h_kernel) do
@@ -48,13 +50,14 @@ local function even_padding(a, func)
 end
 
 
+-- Returns the description of a state.
 local function image(self)
   return { shape = { unpack(self._state_shape) }, __layout__ = self._conv_layout }
 end
 
 
--- Returns the shape of the states: the result of the i2h map for one image, with batch 0 and
--- `num_hidden` channels.
+-- Returns the shape of the states: that of the i2h map's result, with batch 0 and `num_hidden`
+-- channels.
 local function state_shape(self, input_shape, func)
   local data = symbol.Variable("data")
   local map = symbol.Convolution{ data, num_filter = self._num_hidden, kernel = self._i2h.kernel,
@@ -88,6 +91,7 @@ local function set_up(self, a, func)
 end
 
 
+-- Returns one convolution, "i2h" or "h2h".
 local function convolve(self, x, group, name)
   local p = self["_" .. group]
   return symbol.Convolution{ x, self["_" .. group .. "_weight"], self["_" .. group .. "_bias"],
@@ -107,7 +111,7 @@ local function divide(self, x, name)
 end
 
 
--- Returns a cell with convolutions for maps.
+-- Makes a class of cells whose maps are convolutions.
 local function extend(cell, name)
   local read, func = form(name, name:match("^(.*)Cell$") .. "_"), "rnn." .. name
   local class = cell:extend(name)
@@ -120,18 +124,18 @@ local function extend(cell, name)
 end
 
 
---- Options: input_shape (with the batch entry, whose value does not matter), num_hidden,
--- h2h_kernel = {3, 3}, h2h_dilate, i2h_kernel = {3, 3}, i2h_stride, i2h_pad = {1, 1},
--- i2h_dilate, initializers of the four parameters, activation (leaky ReLU of slope 0.2), prefix,
--- params, conv_layout = "NCHW".
+--- A cell with convolutions in place of products. Options: input_shape (with the batch axis, whose
+-- size does not matter), num_hidden, h2h_kernel = {3, 3}, h2h_dilate, i2h_kernel = {3, 3},
+-- i2h_stride, i2h_pad = {1, 1}, i2h_dilate, initializers of the four parameters, activation
+-- (default: leaky ReLU of slope 0.2), prefix, params, conv_layout = "NCHW".
 -- @type ConvRNNCell
 extend(basic.RNNCell, "ConvRNNCell")
 
---- As ConvRNNCell. States: h, c.
+--- An LSTM cell with the options of ConvRNNCell. States: h, c.
 -- @type ConvLSTMCell
 extend(basic.LSTMCell, "ConvLSTMCell")
 
---- As ConvRNNCell.
+--- A GRU cell with the options of ConvRNNCell.
 -- @type ConvGRUCell
 local ConvGRUCell = extend(basic.GRUCell, "ConvGRUCell")
 
@@ -140,7 +144,7 @@ function ConvGRUCell._map_name(_, name)
 end
 
 
--- Divides into gates; the reference's graphs leave the axis out here if it is the usual one.
+-- Splits into gates; as in the reference's graphs, the axis is left out if it is the usual one.
 function ConvGRUCell:_divide(x, name)
   local usual = self._conv_layout:sub(2, 2) == "C"
   return (usual and basic.GRUCell._divide or divide)(self, x, name)

@@ -10,7 +10,7 @@ local symbol = require "tycho.symbol.symbol"
 
 local BaseRNNCell = base.BaseRNNCell
 
---- Dropout between cells; it has no states.
+--- Dropout between cells, without states.
 -- @type DropoutCell
 local DropoutCell = BaseRNNCell:extend("DropoutCell")
 DropoutCell.fields = BaseRNNCell.extend_fields{ state_info = function() return {} end }
@@ -19,7 +19,7 @@ local DROPOUT = args.form("rnn.DropoutCell", {
   { "dropout", "number" }, { "prefix", "text", "dropout_" }, { "params", "rnn_params?" },
 })
 
---- @number dropout share of elements that become 0 in training
+--- @number dropout probability with which an element becomes 0 in training
 -- @string[opt="dropout_"] prefix
 -- @tparam[opt] RNNParams params
 function DropoutCell:init(...)
@@ -39,7 +39,7 @@ function DropoutCell:__call(inputs, states)
 end
 
 
--- Unrolls the cell; inputs that are one symbol for all steps get one Dropout.
+-- Unrolls the cell; one symbol for all steps gets a single Dropout node.
 function DropoutCell:_unroll(a)
   local inputs = self:normalize(a.length, a.inputs, a.layout, a.merge_outputs)
   if sequence.is_symbol(inputs) then

@@ -1,8 +1,9 @@
---- FusedRNNCell: all layers, directions and steps as one RNN operator with one vector of
+--- FusedRNNCell: all layers, directions and steps in one RNN operator with one vector of
 -- parameters.
 --
--- `unfuse` gives the same network as single cells; `unpack_weights` names the pieces of the vector
--- as those cells do, so weights go both ways: `stack:pack_weights(fused:unpack_weights(args))`.
+-- `unfuse` returns the same network as single cells. `unpack_weights` gives the parts of the vector
+-- the names of those cells' parameters, so weights can be converted in both directions:
+-- `stack:pack_weights(fused:unpack_weights(args))`.
 --
 -- @module tycho.rnn.fused
 
@@ -20,7 +21,7 @@ local symbol = require "tycho.symbol.symbol"
 
 local BaseRNNCell = base.BaseRNNCell
 
---- Several layers in one operator.
+--- Several recurrent layers in one operator.
 -- @type FusedRNNCell
 local FusedRNNCell = BaseRNNCell:extend("FusedRNNCell")
 
@@ -44,10 +45,11 @@ local FUSED = args.form("rnn.FusedRNNCell", {
 -- @int[opt=1] num_layers
 -- @string[opt="lstm"] mode rnn_relu, rnn_tanh, lstm or gru
 -- @bool[opt=false] bidirectional
--- @number[opt=0] dropout on the outputs of each layer but the last
--- @bool[opt=false] get_next_state `unroll` gives the states after the last step, else none
+-- @number[opt=0] dropout probability, on the outputs of each layer except the last
+-- @bool[opt=false] get_next_state whether `unroll` returns the states after the last step; else an
+--   empty list
 -- @number[opt=1] forget_bias of an LSTM
--- @string[opt] prefix the mode and an underscore
+-- @string[opt] prefix default: the mode and an underscore
 -- @tparam[opt] RNNParams params
 function FusedRNNCell:init(...)
   local a = FUSED(...)
@@ -69,7 +71,7 @@ end
 
 -- Unrolling ---------------------------------------------------------------------------------------
 
--- Calls the operator on inputs of layout TNC.
+-- Makes the operator for inputs of layout TNC.
 local function operator(self, inputs, states)
   local shape = self._shape
   return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1],
@@ -79,7 +81,8 @@ local function operator(self, inputs, states)
 end
 
 
--- Returns the operator's output and its list of states, empty unless the next states are wanted.
+-- Returns the operator's output and a list of states, which is empty unless `get_next_state` is
+-- set.
 local function results(self, rnn)
   local states = {}
   if not self._get_next_state then
@@ -93,7 +96,7 @@ local function results(self, rnn)
 end
 
 
--- Warns, once per cell, that the layout NTC costs copies.
+-- Warns, once for each cell, that the layout NTC costs copies.
 local function warn_layout(self)
   if not self._warned then
     log:warning("FusedRNNCell: the layout NTC is turned to TNC and back; \z
@@ -131,6 +134,7 @@ local MAKERS = {
 }
 
 
+-- Makes the single cell of layer i, or the two cells of a bidirectional layer.
 local function make_layer(self, i)
   local shape = self._shape
   local make, h, prefix = MAKERS[shape.mode], shape.num_hidden, self._prefix
@@ -143,7 +147,7 @@ local function make_layer(self, i)
 end
 
 
---- Returns the same network as a stack of single cells, which have separate parameters.
+--- Returns the same network as a stack of single cells with separate parameters.
 -- @treturn SequentialRNNCell
 function FusedRNNCell:unfuse()
   local cells, layers = stack.SequentialRNNCell{}, self._shape.num_layers
@@ -160,7 +164,7 @@ end
 
 -- Weights -----------------------------------------------------------------------------------------
 
--- Returns the pieces of a packed vector: a list of {full name, view}.
+-- Returns the parts of a packed vector: a list of {full name, view}.
 local function make_views(self, x, inputs, func)
   local list, at = {}, 0
   for i, piece in ipairs(layout.pieces(self._shape, inputs)) do

@@ -5,10 +5,11 @@
 --     stack:add(ty.rnn.LSTMCell{ 200, prefix = "l1_" })
 --     local outputs = stack:unroll{ length = 20, inputs = embedded, merge_outputs = true }
 --
--- The parts: `rnn.base` (the base), `rnn.cells`, `rnn.conv_cells`, `rnn.fused` (cells), `rnn.stack`
--- (cells of cells), `rnn.dropout`, `rnn.modifiers` (what changes others), `initializer.rnn_layout`
--- (names and places of weights), `rnn.sequence` (lists of steps and merged symbols), `rnn.text`
--- (words as numbers), `rnn.bucket_iter` (batches of sentences), `rnn.checkpoint`.
+-- The parts: `rnn.base` (the base class), `rnn.cells`, `rnn.conv_cells`, `rnn.fused` (cells),
+-- `rnn.stack` (cells made of cells), `rnn.dropout`, `rnn.modifiers` (cells that change another
+-- cell), `initializer.rnn_layout` (names and positions of weights), `rnn.sequence` (lists of steps
+-- and merged symbols), `rnn.text` (words as numbers), `rnn.bucket_iter` (batches of sentences),
+-- `rnn.checkpoint`.
 --
 -- @module tycho.rnn
 
@@ -35,9 +36,9 @@ for _, part in ipairs(PARTS) do
 end
 
 
---- Unrolls a cell: an older spelling of `cell:unroll`.
+--- Unrolls a cell: an older name of `cell:unroll`.
 -- @tparam BaseRNNCell cell
--- @param ... what `unroll` takes
+-- @param ... the arguments of `unroll`
 function rnn.rnn_unroll(cell, ...)
   if type(cell) ~= "table" or type(cell.unroll) ~= "function" then
     Error.raise{ code = "type", func = "rnn.rnn_unroll", argument = "cell", expected = "a cell",

@@ -1,4 +1,4 @@
---- Cells around a cell: ZoneoutCell, ResidualCell and their base.
+--- Cells that change the steps of another cell: ZoneoutCell, ResidualCell and their base class.
 --
 -- @module tycho.rnn.modifiers
 
@@ -18,8 +18,8 @@ local modifier = {}
 
 -- ModifierCell ------------------------------------------------------------------------------------
 
---- Base of cells around a cell. Parameters and states are the inner cell's; begin
--- states come from the outer one.
+--- The base class of cells around a cell. Parameters and states are those of the inner cell; begin
+-- states are made through the outer one.
 -- @type ModifierCell
 local ModifierCell = BaseRNNCell:extend("ModifierCell")
 modifier.ModifierCell = ModifierCell
@@ -49,7 +49,7 @@ function ModifierCell:reset()
 end
 
 
--- Calls f with the inner cell, which may be used as a cell of its own meanwhile.
+-- Calls f with the inner cell, which during the call can be used as if it had no outer cell.
 local function unwrapped(self, f)
   local inner = self._base
   inner._modified = false
@@ -85,7 +85,7 @@ end
 
 -- ZoneoutCell -------------------------------------------------------------------------------------
 
---- Zoneout: in training, a random share of a step's outputs and states keep their values of the
+--- Zoneout: in training, a random part of the outputs and states of a step keep the values of the
 -- previous step.
 -- @type ZoneoutCell
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
@@ -98,8 +98,8 @@ local ZONEOUT = args.form("rnn.ZoneoutCell", {
 })
 
 
--- Raises E(unsupported) for a cell that cannot run step by step, as Zoneout does, or that contains
--- one.
+-- Raises E(unsupported) for a cell that cannot make single steps, which Zoneout needs, or that
+-- contains such a cell.
 local function check_steps(cell)
   local bidirectional = Class.is_a(cell, stack.BidirectionalCell)
   if bidirectional or Class.is_a(cell, fused.FusedRNNCell) then
@@ -117,9 +117,9 @@ local function check_steps(cell)
 end
 
 
---- @tparam BaseRNNCell base_cell one that makes single steps, else E(unsupported)
--- @number[opt=0] zoneout_outputs share of outputs that stay
--- @number[opt=0] zoneout_states share of state elements that stay
+--- @tparam BaseRNNCell base_cell must make single steps, else E(unsupported)
+-- @number[opt=0] zoneout_outputs probability with which an output keeps its value
+-- @number[opt=0] zoneout_states probability with which an element of a state keeps its value
 function ZoneoutCell:init(...)
   local a = ZONEOUT(...)
   check_steps(a.base_cell)
@@ -134,7 +134,7 @@ function ZoneoutCell:reset()
 end
 
 
--- Returns the new value where the mask is not 0, the old one elsewhere.
+-- Returns the new value where the mask is not 0, the old value elsewhere.
 local function zoned(p, new, old)
   local mask = symbol.Dropout{ symbol.ones_like(new), p = p }
   return symbol.where{ mask, new, old or symbol.zeros{ 0, 0 } }
@@ -158,7 +158,7 @@ end
 
 -- ResidualCell ------------------------------------------------------------------------------------
 
---- Adds the inputs to the outputs of a cell; both have one shape.
+--- Adds the inputs to the outputs of a cell; both must have the same shape.
 -- @type ResidualCell
 local ResidualCell = ModifierCell:extend("ResidualCell")
 modifier.ResidualCell = ResidualCell

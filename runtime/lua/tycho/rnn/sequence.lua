@@ -1,5 +1,5 @@
---- Sequences of symbols in their two forms: a list with one symbol per step, or one
--- symbol with an axis of time.
+--- Sequences of symbols in two forms: a list with one symbol for each step, or one symbol with a
+-- time axis.
 --
 -- @module tycho.rnn.sequence
 
@@ -10,7 +10,7 @@ local symbol = require "tycho.symbol.symbol"
 local sequence = {}
 
 
---- Returns whether x is one symbol, not a list of them.
+--- Returns whether x is a symbol and not a list.
 function sequence.is_symbol(x)
   return Class.is_a(x, symbol.Symbol)
 end
@@ -18,8 +18,8 @@ end
 local is_symbol = sequence.is_symbol
 
 
---- Returns the axis of time in a layout, from 0.
--- @string layout "NTC", "TNC"
+--- Returns the time axis of a layout, from 0.
+-- @string layout such as "NTC" or "TNC"
 -- @string func for errors
 function sequence.time_axis(layout, func)
   local axis = layout:find("T", 1, true)
@@ -31,6 +31,7 @@ function sequence.time_axis(layout, func)
 end
 
 
+-- Splits a symbol along the time axis; returns one symbol for each step.
 local function divided(x, length, axis, func)
   if #x ~= 1 then
     Error.raise{ code = "type", func = func, argument = "inputs",
@@ -59,6 +60,7 @@ local function check_list(list, length, func)
 end
 
 
+-- Joins the symbols of all steps along a new time axis.
 local function joined(list, axis)
   local parts = {}
   for t, x in ipairs(list) do
@@ -69,13 +71,13 @@ end
 
 
 --- Returns a sequence in the wanted form.
--- @int length steps; nil: as many as the list has
+-- @int length number of steps; nil: the length of the list
 -- @param x a symbol or a list of them
--- @string layout where the axis of time is
--- @tparam ?boolean merge true: one symbol, false: a list, nil: as it came
+-- @string layout has a T at the time axis
+-- @tparam ?boolean merge true: one symbol, false: a list, nil: the form of x
 -- @string func for errors
 -- @return a symbol or a list
--- @treturn int the axis of time
+-- @treturn int the time axis, from 0
 function sequence.normalize(length, x, layout, merge, func)
   local axis = sequence.time_axis(layout, func)
   if is_symbol(x) then

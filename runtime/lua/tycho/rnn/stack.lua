@@ -1,5 +1,5 @@
---- Cells made of cells: SequentialRNNCell puts them on top of each other, BidirectionalCell runs
--- two over the sequence from both ends.
+--- Cells made of cells: SequentialRNNCell runs cells one after the other, BidirectionalCell runs
+-- two over the sequence, from both ends.
 --
 -- @module tycho.rnn.stack
 
@@ -24,7 +24,7 @@ local function check_cell(cell, func, argument)
 end
 
 
--- Returns n entries of a list from a position (from 1) on.
+-- Returns n entries of a list, from a position that counts from 1.
 local function part(list, from, n)
   return { unpack(list, from, from + n - 1) }
 end
@@ -39,7 +39,7 @@ end
 
 -- Containers --------------------------------------------------------------------------------------
 
--- The base of both, which passes calls on to the cells in `_cells`.
+-- The base class of both; it passes calls on to the cells in `_cells`.
 local Container = BaseRNNCell:extend("Container")
 
 Container.fields = BaseRNNCell.extend_fields{ state_info = function(self)
@@ -82,7 +82,8 @@ function Container:_pack(dict)
 end
 
 
--- Takes over a cell's parameters, and gives it the common ones where those were given.
+-- Adds a cell's parameters to the container's; if the container was given parameters, the cell gets
+-- them. E(value) if the cell was given parameters too.
 function Container:_adopt(cell, argument)
   if self._given_params then
     if not cell._own_params then
@@ -97,7 +98,7 @@ end
 
 -- SequentialRNNCell -------------------------------------------------------------------------------
 
---- Cells on top of each other; states are those of all cells in order.
+--- Cells one after the other; the states are those of all cells in order.
 -- @type SequentialRNNCell
 local SequentialRNNCell = Container:extend("SequentialRNNCell")
 stack.SequentialRNNCell = SequentialRNNCell
@@ -112,7 +113,7 @@ function SequentialRNNCell:init(...)
 end
 
 
---- Puts a cell on top.
+--- Adds a cell at the end.
 -- @tparam BaseRNNCell cell
 function SequentialRNNCell:add(cell)
   check_cell(cell, "SequentialRNNCell:add", "cell")
@@ -159,8 +160,8 @@ end
 
 -- BidirectionalCell -------------------------------------------------------------------------------
 
---- One cell from the first step on, one from the last step back; outputs are joined,
--- states are `{left's, right's}`.
+--- Runs one cell from the first step to the last, another one from the last to the first. Outputs
+-- are joined, states are `{left's, right's}`.
 -- @type BidirectionalCell
 local BidirectionalCell = Container:extend("BidirectionalCell")
 stack.BidirectionalCell = BidirectionalCell
@@ -173,7 +174,7 @@ local BIDIRECTIONAL = args.form("rnn.BidirectionalCell", {
 --- @tparam BaseRNNCell l_cell
 -- @tparam BaseRNNCell r_cell
 -- @tparam[opt] RNNParams params
--- @string[opt="bi_"] output_prefix put before the names of joined outputs
+-- @string[opt="bi_"] output_prefix put in front of the names of joined outputs
 function BidirectionalCell:init(...)
   local a = BIDIRECTIONAL(...)
   self._cells, self._given_params = { a.l_cell, a.r_cell }, a.params ~= nil
@@ -184,8 +185,7 @@ function BidirectionalCell:init(...)
 end
 
 
--- Returns the outputs of both sides, step by step, joined along the features, which are the last
--- axis of a step.
+-- Joins the outputs of both cells, step by step, along the features (axis 1 of a step).
 local function join_steps(self, left, right)
   local outputs = {}
   for t = 1, #left do
@@ -196,6 +196,7 @@ local function join_steps(self, left, right)
 end
 
 
+-- Joins merged outputs of both cells, after reversing those of the right one in time.
 local function join_merged(self, left, right, axis)
   local turned = symbol.reverse{ right, axis = axis }
   return symbol.Concat{ left, turned, dim = 2, name = self._output_prefix .. "out" }

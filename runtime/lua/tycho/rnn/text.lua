@@ -29,7 +29,7 @@ local function fail_word(word)
 end
 
 
--- Returns a function that gives a word's number and adds what is new to the vocabulary.
+-- Returns a function that returns a word's number and adds new words to the vocabulary.
 local function coder(a, vocab)
   local fixed, unknown, id = a.vocab ~= nil, a.unknown_token, a.start_label
   return function(word)
@@ -48,7 +48,7 @@ local function coder(a, vocab)
 end
 
 
--- Iterates over lists of words.
+-- Returns an iterator over lists of words.
 local function each_sentence(sentences)
   if type(sentences) == "table" and not values.is_plain(sentences) and sentences.sentences then
     return sentences:sentences()
@@ -70,8 +70,8 @@ local function each_sentence(sentences)
 end
 
 
--- Returns the parts of a list of numbers as int32 arrays that share one block; a part
--- without numbers is an empty table.
+-- Returns the parts of a list of numbers as int32 arrays that share one block; an empty part is an
+-- empty table.
 local function arrays(ids, starts)
   local list = {}
   local block = ids.n > 0 and class.new({ ids.n }, I32, context.cpu()._device, FUNC)
@@ -86,15 +86,15 @@ local function arrays(ids, starts)
 end
 
 
---- Words as numbers. A new vocabulary begins with `invalid_key` as `invalid_label` and numbers
--- words from `start_label` on in the order in which they come, leaving `invalid_label` out. A
--- vocabulary that is given is the one that is returned; a word that it lacks is E(name), or with
+--- Encodes words as numbers. A new vocabulary contains `invalid_key` as `invalid_label`, and
+-- numbers words from `start_label` on in the order in which they come, skipping `invalid_label`. A
+-- given vocabulary is changed and returned; a word that it lacks is E(name), or with
 -- `unknown_token` gives that token the next number.
 -- @param sentences list of lists of words, or a corpus of `ty.io.text`
 -- @tparam[opt] table options vocab (word -> number), invalid_label = -1, invalid_key = "\n",
 --   start_label = 0, unknown_token
--- @treturn {NDArray,...} for each sentence an int32 array, whose words are `ids[i]:len()` many (`#`
---   of an array is 0); an empty table for one without words
+-- @treturn {NDArray,...} for each sentence an int32 array with `ids[i]:len()` words (`#` of an
+--   array is always 0); an empty table for a sentence without words
 -- @treturn table vocabulary
 return { encode_sentences = function(...)
   local a = ENCODE(...)

@@ -1,4 +1,4 @@
---- A network as TensorBoard's graph, a `GraphDef`.
+--- Writes a network as TensorBoard's graph, a `GraphDef`.
 --
 -- Source of the field numbers: tensorflow/core/framework/graph.proto, node_def.proto,
 -- attr_value.proto, tensor_shape.proto, versions.proto.
@@ -13,11 +13,11 @@ local pairs = require("tycho.core.iterate").pairs
 
 local graph = {}
 
-local PRODUCER = 22                      -- the version of GraphDef that TensorBoard's readers know
+local PRODUCER = 22                      -- a version of GraphDef that TensorBoard reads
 local PARAMETER_OP, INPUT_OP = "Variable", "Placeholder"
 
 
--- Adds a key to the field `attr`, which is a map; `fill` writes its AttrValue.
+-- Adds a key to the field `attr`, a map; `fill` writes the value, an AttrValue.
 local function add_attribute(m, key, fill)
   local entry, v = message(), message()
   fill(v)
@@ -38,7 +38,7 @@ local function shape_message(shape)
 end
 
 
--- Returns the output shapes of all nodes by name, as far as they follow from the given ones.
+-- Returns the output shapes of all nodes by name, as far as the given shapes determine them.
 local function infer_shapes(symbol, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, inference.SHAPES,
@@ -51,6 +51,7 @@ local function infer_shapes(symbol, given, func)
 end
 
 
+-- Returns the shapes of a node's visible outputs as a list message; nil if one is unknown.
 local function output_shapes(n, shapes)
   local list = message()
   for k = 0, (n.ports.nvisible or 1) - 1 do
@@ -64,7 +65,7 @@ local function output_shapes(n, shapes)
 end
 
 
--- Returns a NodeDef. Inputs are "name" or "name:output".
+-- Returns a NodeDef. Its inputs are "name" or "name:output".
 local function node_message(n, name_of, shapes, is_input)
   local m = message()
   m:text(1, name_of[n])
@@ -85,8 +86,8 @@ local function node_message(n, name_of, shapes, is_input)
 end
 
 
--- Gives each node a unique name. TensorBoard groups "a/b" and "a/c" into one box "a", so the
--- variables that belong to a node by their names are in its box.
+-- Gives each node a unique name. TensorBoard puts "a/b" and "a/c" into one box "a"; a variable is
+-- put into the box of the node whose name its own name begins with.
 local function make_names(order)
   local names, taken, ops = {}, {}, {}
   for _, n in ipairs(order) do
@@ -111,9 +112,9 @@ local function make_names(order)
 end
 
 
---- Returns the bytes of a network.
+--- Returns the GraphDef of a network as bytes.
 -- @tparam Symbol symbol
--- @tparam ?table given shapes by argument name; arrows then say what flows
+-- @tparam ?table given shapes by argument name; arrows are then labelled with shapes
 -- @string func for errors
 -- @treturn string
 function graph.bytes(symbol, given, func)

@@ -1,4 +1,4 @@
---- Counts of values between edges, as TensorBoard's histograms have them.
+--- Computes histograms in the form that TensorBoard uses.
 --
 -- @module tycho.tensorboard.histogram
 
@@ -11,8 +11,8 @@ local values = require "tycho.core.values"
 local histogram = {}
 
 
--- Returns the values as doubles in C memory, their number, and the array that holds them, which
--- must stay referenced.
+-- Returns the values as doubles in C memory, their number, and the array that owns the memory,
+-- which the caller must keep referenced.
 local function read_doubles(given, func)
   if class.is_array(given) then
     local x = given:as_in_context(context.cpu(0)):astype("float64")
@@ -33,11 +33,11 @@ local function read_doubles(given, func)
 end
 
 
---- Counts finite values in bins of one width; NaN and infinities are left out.
+--- Counts finite values in bins of equal width; NaN and infinities are left out.
 -- @param given an array of any shape, or a list of numbers
--- @int bins
+-- @int bins number of bins
 -- @string func for errors
--- @treturn table count, low, high, sum, squares, edges (the bins' upper ones), counts, left_out
+-- @treturn table count, low, high, sum, squares, edges (upper ends of the bins), counts, left_out
 function histogram.of(given, bins, func)
   local p, n, keep = read_doubles(given, func)
   local h = { count = 0, low = math.huge, high = -math.huge, sum = 0, squares = 0, edges = {},

@@ -6,12 +6,12 @@
 --     writer:add_image("digits", ty.viz.image_grid(x), 1)
 --     writer:close()
 --
--- `tensorboard --logdir runs` shows them. Nothing here needs TensorBoard. `ty.callback.TensorBoard`
--- writes a training.
+-- `tensorboard --logdir runs` shows them. Writing does not need TensorBoard.
+-- `ty.callback.TensorBoard` writes a training.
 --
--- Names are those of mxboard's SummaryWriter. Each writer makes a new file in the folder.
--- What was flushed survives a crash: readers stop at a record that is cut off. TensorBoard follows
--- the newest file of a folder only, so a run has one writer at a time.
+-- Names are those of mxboard's SummaryWriter. Each writer makes a new file in the folder. Records
+-- that were flushed survive a crash: readers stop at an incomplete record. TensorBoard follows only
+-- the newest file of a folder, so a run has one writer at a time.
 --
 -- @module tycho.tensorboard
 
@@ -35,8 +35,8 @@ local C = native.C
 local tensorboard = {}
 
 local VERSION = "brain.Event:2"          -- of the format, in each file's first record
-local FLUSH_SECONDS = 1                  -- after which records that wait are written
-local MOST_WAITING = 2 ^ 20              -- bytes that wait at most
+local FLUSH_SECONDS = 1                  -- age at which waiting records are written
+local MOST_WAITING = 2 ^ 20              -- most bytes that wait
 local BINS = 30                          -- of a histogram, as many as TensorBoard draws
 
 --- Writes the event files of one run.
@@ -45,7 +45,7 @@ local Writer = Class:extend("Writer")
 tensorboard.Writer = Writer
 
 
--- The system's clock has only seconds; the profiler's clock adds the time since then.
+-- The system's clock counts whole seconds; the profiler's clock adds the time since then.
 local started, ticks = os.time(), tonumber(C.ty_profile_now())
 
 local function get_time()
@@ -65,8 +65,8 @@ end
 
 local serial = 0
 
--- Returns a name that no other writer uses: TensorBoard recognises event files by "tfevents" in it
--- and sorts them by the time.
+-- Returns a file name that no other writer uses. TensorBoard recognises event files by "tfevents"
+-- in the name and sorts them by the time in it.
 local function file_name(suffix)
   serial = serial + 1
   return ("events.out.tfevents.%010d.%s.%s.%d%s"):format(os.time(),
@@ -85,8 +85,8 @@ local function fail(self, why)
 end
 
 
--- Writes the waiting records to the file. If a write fails, the file is closed, since half a record
--- would hide what comes after it.
+-- Writes the waiting records to the file. If this fails, the file is closed, since an incomplete
+-- record would hide later ones.
 local function flush(self)
   local bytes = table.concat(self._waiting)
   self._waiting, self._bytes, self._flushed = {}, 0, get_time()
@@ -139,11 +139,11 @@ local WRITER = args.form("tensorboard.Writer", {
   { "filename_suffix", "text", "" },
 })
 
---- Makes the folder and a file in it.
--- @string dir of the run
--- @tparam[opt] table options flush_secs (1: seconds after which the next record is written, with
---   those that wait), filename_suffix ("")
--- @raise E(io) where the file cannot be made
+--- Makes the folder and an event file in it.
+-- @string dir folder of the run
+-- @tparam[opt] table options flush_secs (1: seconds after which the next record is written together
+--   with those that wait), filename_suffix ("")
+-- @raise E(io) if the file cannot be made
 function Writer:init(...)
   local a, func = WRITER(...), "tensorboard.Writer"
   if a.dir == "" or a.filename_suffix:find("/", 1, true) then
@@ -157,7 +157,7 @@ function Writer:init(...)
   if not file then
     fail(self, why)
   end
-  file:setvbuf("no")                                     -- records wait here
+  file:setvbuf("no")                                     -- records are buffered here
   self._file, self._waiting, self._bytes = file, {}, 0
   self._flush_secs, self._flushed = a.flush_secs, get_time()
   add_event(self, 0, function(event) event:text(3, VERSION) end)
@@ -189,9 +189,9 @@ local TAG, STEP = { "tag", tag_type }, { "global_step", step_type, 0 }
 local SCALAR = args.form("Writer:add_scalar", { TAG, { "value", "number|array" }, STEP })
 
 --- Adds a point of a curve.
--- @string tag "train/loss": the part before the slash groups charts
+-- @string tag such as "train/loss"; the part before the slash groups charts
 -- @param value a number, or an array of one element
--- @int[opt=0] global_step where the point is on the axis of steps
+-- @int[opt=0] global_step position of the point on the axis of steps
 function Writer:add_scalar(...)
   local a = SCALAR(...)
   check_open(self, "Writer:add_scalar")
@@ -206,7 +206,7 @@ local SCALARS = args.form("Writer:add_scalars",
 --- Adds a point to each of several curves, "MAIN_TAG/NAME".
 -- @string main_tag the group of the curves
 -- @tparam table values numbers by name
--- @int[opt=0] global_step where the points are on the axis of steps
+-- @int[opt=0] global_step position of the points on the axis of steps
 function Writer:add_scalars(...)
   local a, list = SCALARS(...), {}
   check_open(self, "Writer:add_scalars")
@@ -225,10 +225,10 @@ local HISTOGRAM = args.form("Writer:add_histogram",
   { TAG, { "values", "array|table" }, STEP, { "bins", "positive", BINS } })
 
 --- Adds the distribution of values. NaN and infinities are left out.
--- @string tag its name
+-- @string tag name
 -- @param values an array of any shape, or a list of numbers
--- @int[opt=0] global_step the step that it shows
--- @int[opt=30] bins of one width each
+-- @int[opt=0] global_step step to which it belongs
+-- @int[opt=30] bins number of bins of equal width
 function Writer:add_histogram(...)
   local a = HISTOGRAM(...)
   check_open(self, "Writer:add_histogram")
@@ -237,7 +237,7 @@ function Writer:add_histogram(...)
 end
 
 
--- Returns an image as (height, width, channels) of bytes.
+-- Returns an image as uint8 in the shape (height, width, channels).
 local function read_pixels(image, func)
   if type(image) == "table" and not class.is_array(image) and type(image.pixels) == "function" then
     return image:pixels()                                -- a drawing of ty.viz
@@ -267,10 +267,10 @@ end
 local IMAGE = args.form("Writer:add_image", { TAG, { "image", "any" }, STEP })
 
 --- Adds an image.
--- @string tag its name
--- @param image (height, width), (1 or 3, height, width) or (height, width, 1 or 3); bytes, or
---   floats whose white is 1, or 255 where one is above 1; or a drawing of `ty.viz`
--- @int[opt=0] global_step the step that it shows
+-- @string tag name
+-- @param image (height, width), (1 or 3, height, width) or (height, width, 1 or 3), as bytes or
+--   floats (white is 1, or 255 if a value is above 1); or a drawing of `ty.viz`
+-- @int[opt=0] global_step step to which it belongs
 function Writer:add_image(...)
   local a, func = IMAGE(...), "Writer:add_image"
   check_open(self, func)
@@ -280,10 +280,10 @@ end
 
 local TEXT = args.form("Writer:add_text", { TAG, { "text", "text" }, STEP })
 
---- Adds a text, which is shown as Markdown.
--- @string tag its name
+--- Adds a text, which TensorBoard shows as Markdown.
+-- @string tag name
 -- @string text Markdown
--- @int[opt=0] global_step the step that it belongs to
+-- @int[opt=0] global_step step to which it belongs
 function Writer:add_text(...)
   local a = TEXT(...)
   check_open(self, "Writer:add_text")
@@ -295,7 +295,7 @@ local GRAPH = args.form("Writer:add_graph", { { "symbol", "symbol" }, { "shape",
 
 --- Adds a network.
 -- @tparam Symbol symbol
--- @tparam[opt] table shape argument name -> shape: arrows then say what flows
+-- @tparam[opt] table shape argument name -> shape; arrows are then labelled with shapes
 function Writer:add_graph(...)
   local a, func = GRAPH(...), "Writer:add_graph"
   check_open(self, func)
@@ -307,9 +307,9 @@ end
 local HPARAMS = args.form("Writer:add_hparams",
   { dict = true, { "hparams", "dict" }, { "metrics", "list", {} } })
 
---- Adds hyper-parameters: the run becomes a row of TensorBoard's table.
--- @tparam table hparams numbers, texts and booleans by name
--- @tparam[opt] table metrics tags of scalars that are columns of the table
+--- Adds hyperparameters: the run becomes a row of TensorBoard's table.
+-- @tparam table hparams numbers, strings and booleans by name
+-- @tparam[opt] table metrics tags of scalars that become columns of the table
 function Writer:add_hparams(...)
   local a, func = HPARAMS(...), "Writer:add_hparams"
   check_open(self, func)
@@ -339,7 +339,7 @@ function Writer:flush()
 end
 
 
---- Writes the waiting records and closes the file; does nothing if it is closed already.
+--- Writes the waiting records and closes the file; does nothing if it is closed.
 function Writer:close()
   if self._file then
     flush(self)

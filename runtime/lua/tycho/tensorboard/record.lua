@@ -1,6 +1,6 @@
---- Records of TensorBoard's event files, which are TFRecord files: the length in 8 bytes, its
--- checksum, the bytes, their checksum. A checksum is a CRC-32C that is rotated and shifted
--- ("masked"), in 4 bytes.
+--- Records of TensorBoard's event files, which are TFRecord files: length in 8 bytes, its checksum,
+-- contents, their checksum. A checksum is a CRC-32C, rotated and with a constant added ("masked"),
+-- in 4 bytes.
 --
 -- Source: tensorflow/core/lib/io/record_writer.h, RFC 3720 appendix B.4 (the polynomial).
 --
@@ -48,7 +48,7 @@ local function little_endian(n, count)
 end
 
 
---- Returns the checksum of a text as a record holds it.
+--- Returns the masked checksum of a text.
 -- @string bytes
 -- @treturn string 4 bytes
 function record.checksum(bytes)
@@ -57,7 +57,7 @@ function record.checksum(bytes)
 end
 
 
---- Returns a text as a record.
+--- Returns a text framed as a record.
 -- @string bytes
 -- @treturn string
 function record.frame(bytes)

@@ -1,5 +1,5 @@
---- Contents of event files as messages of Protocol Buffers: scalars, histograms, images, texts,
--- hyper-parameters. Each function returns a `Summary.Value`.
+--- Contents of event files as Protocol Buffers messages: scalars, histograms, images, texts,
+-- hyperparameters. Each function returns a `Summary.Value`.
 --
 -- Source of the field numbers: tensorflow/core/framework/summary.proto, tensor.proto,
 -- tensor_shape.proto, tensorboard/plugins/hparams/{plugin_data,api}.proto,
@@ -25,7 +25,7 @@ local function make_message(fill)
 end
 
 
--- Returns a SummaryMetadata: the plugin that reads the data, and content for it.
+-- Returns a SummaryMetadata: the name of the plugin that reads the data, and content for it.
 local function make_metadata(plugin, content)
   return make_message(function(m)
     m:message(1, make_message(function(data)
@@ -49,9 +49,9 @@ function summary.scalar(tag, value)
 end
 
 
---- Returns the distribution of values. TensorBoard draws bucket i between edge i - 1 and edge i.
+--- Returns the summary of a distribution. TensorBoard draws bucket i between edges i - 1 and i.
 -- @string tag
--- @tparam table h count, low, high, sum, squares, edges (upper ones), counts
+-- @tparam table h count, low, high, sum, squares, edges (upper ends of the bins), counts
 function summary.histogram(tag, h)
   return make_message(function(m)
     m:text(1, tag)
@@ -106,8 +106,8 @@ end
 
 -- Hyper-parameters --------------------------------------------------------------------------------
 
--- Returns a value with HParamsPluginData of one field; its version is 0. The plugin also needs a
--- tensor: an empty float.
+-- Returns a value with HParamsPluginData of one field; its version is 0. The plugin also requires a
+-- tensor, here an empty float tensor.
 local function plugin_value(tag, field, content)
   return make_message(function(m)
     m:text(1, tag)
@@ -122,7 +122,7 @@ local function plugin_value(tag, field, content)
 end
 
 
--- Returns a number, boolean or text as google.protobuf.Value.
+-- Returns a number, boolean or string as google.protobuf.Value.
 local function any_value(v)
   return make_message(function(m)
     if type(v) == "number" then
@@ -138,7 +138,7 @@ end
 
 local DATA_TYPES = { string = 1, boolean = 2, number = 3 }   -- hparams.DataType
 
--- Returns an Experiment: the names and types of hyperparameters, and the metrics.
+-- Returns an Experiment: names and types of the hyperparameters, and the metrics.
 local function make_experiment(names, values, metrics)
   return make_message(function(m)
     for _, name in ipairs(names) do
@@ -156,8 +156,8 @@ local function make_experiment(names, values, metrics)
 end
 
 
---- Returns the three values that make a run a row of the table of hyper-parameters.
--- @tparam table values by name: numbers, texts, booleans
+--- Returns the three values that make a run a row of the table of hyperparameters.
+-- @tparam table values by name: numbers, strings, booleans
 -- @tparam {string,...} metrics tags of scalars
 -- @number now seconds since 1970
 -- @treturn {Message,...}

@@ -1,5 +1,5 @@
---- Checks of symbols: gradients against numeric ones, outputs and gradients against expected values
--- (part of `ty.test_utils`).
+--- Checks of symbols: compares gradients with numeric ones, outputs and gradients with expected
+-- values (part of `ty.test_utils`).
 --
 -- @module tycho.test.check
 
@@ -16,15 +16,15 @@ local param_check = require "tycho.model.param_check"
 local random = require "tycho.test.random"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
-require "tycho.executor.executor"                        -- symbols are bound
+require "tycho.executor.executor"                        -- so that symbols can be bound
 
 local is_array, is_plain = class.is_array, values.is_plain
 
 local check = {}
 
 
--- Returns gradient requests by name: grad_nodes nil: "write" for all arguments; list: "write" for
--- these; dictionary: the requests.
+-- Returns gradient requests by name. grad_nodes is nil ("write" for all arguments), a list ("write"
+-- for these) or a table by name.
 local function requests(grad_nodes, names)
   local reqs = {}
   for _, name in ipairs(grad_nodes and #grad_nodes > 0 and grad_nodes
@@ -38,7 +38,8 @@ local function requests(grad_nodes, names)
 end
 
 
--- Returns arrays of noise by name, as gradient arrays that show whether a request is honoured.
+-- Returns arrays of random numbers by name; as initial gradients they show whether a request is
+-- honoured.
 local function noise_like(arrays, reqs, scale)
   local noise = {}
   for name in pairs(reqs) do
@@ -49,8 +50,8 @@ local function noise_like(arrays, reqs, scale)
 end
 
 
--- Checks gradient arrays after backward: "write" must give the gradient, "add" noise + gradient,
--- "null" the noise.
+-- Checks gradients after backward: "write" must give the gradient, "add" noise + gradient, "null"
+-- the noise. Other requests are E(value).
 local function check_grads(exe, reqs, expected, noise, options, func)
   for _, name in ipairs(attrs.keys(reqs)) do
     local got = exe.grad_arrays and values.value(options.grads[name])
@@ -70,6 +71,7 @@ local function check_grads(exe, reqs, expected, noise, options, func)
 end
 
 
+-- Returns a function of names that returns the options of a comparison.
 local function tolerances(a)
   return function(names)
     return { rtol = a.rtol, atol = a.atol, names = names, equal_nan = a.equal_nan or false }
@@ -86,10 +88,11 @@ local GRADIENT = args.form("test_utils.check_numeric_gradient", {
 
 local PROJECTION = "__random_proj"
 
---- Compares the gradients of a symbol with one output, weighted by random numbers, with numeric
--- ones.
--- @tparam table options sym, location (list or dictionary), aux_states, numeric_eps, rtol, atol,
---   grad_nodes (all; a list; or name -> request), use_forward_train = true, ctx, dtype
+--- Compares the gradients of a symbol with one output with numeric ones; the output is weighted by
+-- random numbers, so that errors do not cancel.
+-- @tparam table options sym, location (a list, or values by name), aux_states, numeric_eps, rtol,
+--   atol, grad_nodes (default: all; a list; or name -> request), use_forward_train = true, ctx,
+--   dtype
 function check.check_numeric_gradient(...)
   local a, func = GRADIENT(...), "test_utils.check_numeric_gradient"
   local ctx = a.ctx or defaults.default_context()
@@ -138,7 +141,7 @@ local SYMBOLIC_FORWARD = args.form("test_utils.check_symbolic_forward", {
   { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
 })
 
---- Runs a symbol forward and compares all outputs.
+--- Runs a symbol forward for inference and compares all outputs.
 -- @treturn {NDArray,...} the outputs
 function check.check_symbolic_forward(...)
   local a, func = SYMBOLIC_FORWARD(...), "test_utils.check_symbolic_forward"
@@ -163,6 +166,7 @@ local SYMBOLIC_BACKWARD = args.form("test_utils.check_symbolic_backward", {
   { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
 })
 
+-- Returns requests by name from a word, a list or a table by name.
 local function requests_for(grad_req, names)
   local reqs = {}
   for i, name in ipairs(names) do
@@ -181,9 +185,9 @@ local function head_arrays(out_grads, dtype, ctx)
 end
 
 
---- Runs a symbol forward and backward and compares the gradients of the
--- arguments named in `expected`.
--- @treturn table name -> NDArray
+--- Runs a symbol forward and backward and compares the gradients of the arguments that `expected`
+-- names.
+-- @treturn table name -> gradient (NDArray)
 function check.check_symbolic_backward(...)
   local a, func = SYMBOLIC_BACKWARD(...), "test_utils.check_symbolic_backward"
   local ctx, names = a.ctx or defaults.default_context(), a.sym:list_arguments()
@@ -212,7 +216,7 @@ local FORWARD = args.form("test_utils.simple_forward", {
   { "is_train", "boolean", false },
 })
 
---- Binds, runs forward once, and returns the output, or the list of several.
+--- Binds a symbol, runs it forward once, and returns the output, or a list of several.
 function check.simple_forward(...)
   local a = FORWARD(...)
   local ctx = a.ctx or defaults.default_context()

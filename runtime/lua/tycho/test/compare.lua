@@ -11,13 +11,14 @@ local is_array = class.is_array
 
 local compare = {}
 
---- Relative and absolute tolerances by element type.
+--- Default relative and absolute tolerances by element type.
 compare.default_rtols = { float16 = 1e-2, bfloat16 = 1e-2, float32 = 1e-4, float64 = 1e-5,
   int8 = 0, uint8 = 0, int32 = 0, int64 = 0, bool = 0 }
 compare.default_atols = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-20,
   int8 = 0, uint8 = 0, int32 = 0, int64 = 0, bool = 0 }
 
 
+-- Returns the larger of the tolerances of two arrays' element types.
 local function loosest(a, b, by_dtype)
   local s = is_array(a) and a.dtype or "float32"
   local t = is_array(b) and b.dtype or "float32"
@@ -25,7 +26,7 @@ local function loosest(a, b, by_dtype)
 end
 
 
--- Returns the position (from 0) of element number i (from 1).
+-- Returns the position (from 0) of an element by its number i (from 1).
 local function position(i, shape)
   local at = {}
   i = i - 1
@@ -37,7 +38,7 @@ local function position(i, shape)
 end
 
 
--- Returns how far a is from b in units of the tolerance; above 1 it is too far.
+-- Returns how far a is from b as a multiple of the tolerance; above 1 the comparison fails.
 local function violation(a, b, rtol, atol, equal_nan)
   if a == b or equal_nan and a ~= a and b ~= b then
     return 0
@@ -54,7 +55,7 @@ local COMPARE = {
   { "names", "list", { "a", "b" } }, { "equal_nan", "boolean", false },
 }
 
--- Returns the worst element: {at, value, a, b}, or nil and why the shapes do not fit.
+-- Returns the worst element, {at, value, a, b}; or nil and why the shapes do not match.
 local function worst(given, func)
   local rtol = given.rtol or loosest(given.a, given.b, compare.default_rtols)
   local atol = given.atol or loosest(given.a, given.b, compare.default_atols)
@@ -87,7 +88,7 @@ end
 local ALMOST = args.form("test_utils.almost_equal", COMPARE)
 
 --- Returns whether |a - b| <= atol + rtol |b| everywhere.
--- @tparam[opt] table options rtol, atol (by element type), equal_nan = false
+-- @tparam[opt] table options rtol, atol (default: by element type), equal_nan = false
 function compare.almost_equal(...)
   local found = worst(ALMOST(...), "test_utils.almost_equal")
   return found ~= nil and found.value <= 1
@@ -96,7 +97,7 @@ end
 
 local ASSERT = args.form("test_utils.assert_almost_equal", COMPARE)
 
---- Raises an error that shows the worst element unless `almost_equal`.
+--- Raises an error that shows the worst element, unless `almost_equal` is true.
 -- @tparam[opt] table options rtol, atol, names = {"a", "b"}, equal_nan = false
 function compare.assert_almost_equal(...)
   local given = ASSERT(...)
@@ -109,9 +110,9 @@ end
 
 local VIOLATION = args.form("test_utils.find_max_violation", COMPARE)
 
---- Returns the element that differs most.
+--- Returns the position of the worst element and how far it is off.
 -- @treturn {int,...} its position, from 0
--- @treturn number how many times the tolerance
+-- @treturn number its difference as a multiple of the tolerance
 function compare.find_max_violation(...)
   local found, why = worst(VIOLATION(...), "test_utils.find_max_violation")
   if not found then
@@ -134,7 +135,7 @@ end
 
 local SAME_ARRAY = args.form("test_utils.same_array", { { "a", "array" }, { "b", "array" } })
 
---- Returns whether two arrays share memory: writing one changes the other.
+--- Returns whether two arrays share memory, so that writing to one changes the other.
 function compare.same_array(...)
   local given = SAME_ARRAY(...)
   local a, b = given.a, given.b

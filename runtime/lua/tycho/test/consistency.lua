@@ -1,4 +1,4 @@
---- Equality of a symbol's values across devices and element types (part of `ty.test_utils`).
+--- Comparison of a symbol's values across devices and element types (part of `ty.test_utils`).
 --
 -- @module tycho.test.consistency
 
@@ -10,7 +10,7 @@ local compare = require "tycho.test.compare"
 local param_check = require "tycho.model.param_check"
 local random = require "tycho.test.random"
 local values = require "tycho.core.values"
-require "tycho.executor.executor"                        -- symbols are bound
+require "tycho.executor.executor"                        -- so that symbols can be bound
 
 local consistency = {}
 
@@ -42,8 +42,8 @@ local function bind_all(a)
 end
 
 
--- Fills all executors with the same random arguments, rounded to their element types; gradients
--- start at 0.
+-- Fills all executors with the same random arguments, rounded to their element types, and sets
+-- gradients to 0.
 local function fill_all(list, a)
   local first, params = list[1], a.arg_params or {}
   for _, name in ipairs(attrs.keys(first.arg_dict)) do
@@ -64,6 +64,7 @@ local function fill_all(list, a)
 end
 
 
+-- Returns the number of the executor whose first output has the most precise element type.
 local function most_precise(list)
   local best = 1
   for i, exe in ipairs(list) do
@@ -83,6 +84,7 @@ local function tolerance_of(a, dtype)
 end
 
 
+-- Compares all values of one executor with the reference, name by name.
 local function compare_all(a, truth, got, what)
   for _, name in ipairs(attrs.keys(got)) do
     local x, y = got[name], truth[name]
@@ -97,8 +99,8 @@ local function compare_all(a, truth, got, what)
 end
 
 
--- Returns head gradients: the reference's outputs, rounded to the least precise element type among
--- the executors.
+-- Returns head gradients: the reference's outputs, rounded to the least precise element type of all
+-- executors.
 local function heads_for(list, truth, exe)
   local coarse = list[1].outputs[1].dtype
   for _, other in ipairs(list) do
@@ -114,9 +116,9 @@ local function heads_for(list, truth, exe)
 end
 
 
---- Binds a symbol for every entry of `ctx_list` (`{ctx =, <name> = shape, type_dict =}`), with the
--- same random arguments, and compares outputs of inference, then outputs and gradients of training,
--- with those of the most precise executor.
+--- Binds a symbol for every entry of `ctx_list` (`{ctx =, <name> = shape, type_dict =}`) with the
+-- same random arguments. Compares outputs of inference, then outputs and gradients of training,
+-- with those of the most precise executor, the reference.
 -- @treturn table the reference's values by name
 function consistency.check_consistency(...)
   local a = CONSISTENCY(...)

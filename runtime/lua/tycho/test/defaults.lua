@@ -1,4 +1,4 @@
---- The context and the element type that helpers of tests use (part of `ty.test_utils`).
+--- The default context and element type of test helpers (part of `ty.test_utils`).
 --
 -- @module tycho.test.defaults
 
@@ -9,7 +9,7 @@ local defaults = {}
 
 local chosen
 
---- Returns the default context of helpers.
+--- Returns the default context of test helpers.
 function defaults.default_context()
   return chosen or context.current_context()
 end
@@ -17,13 +17,13 @@ end
 
 local CONTEXT = args.form("test_utils.set_default_context", { { "ctx", "context" } })
 
---- Sets the default context of helpers.
+--- Sets the default context of test helpers.
 function defaults.set_default_context(...)
   chosen = CONTEXT(...).ctx
 end
 
 
---- Returns "float32".
+--- Returns the default element type, "float32".
 function defaults.default_dtype()
   return "float32"
 end

@@ -1,4 +1,4 @@
---- Gradients by central differences (part of `ty.test_utils`).
+--- Numeric gradients by central differences (part of `ty.test_utils`).
 --
 -- @module tycho.test.gradient
 
@@ -12,7 +12,7 @@ local types = require "tycho.core.types"
 
 local gradient = {}
 
---- Steps of numeric gradients by element type.
+--- Default step sizes of numeric gradients by element type.
 gradient.default_numeric_eps = { float16 = 2 ^ -6, float32 = 2 ^ -9, float64 = 2 ^ -14 }
 
 
@@ -25,8 +25,8 @@ local function total(x)
 end
 
 
--- Returns the sum of the first output with one element of an argument (of all variables of its
--- name) replaced.
+-- Returns the sum of the first output with element i (from 0) of an argument replaced by v, in all
+-- arrays that have the argument's name.
 local function probe(exe, views, i, v, aux, is_train)
   for _, view in ipairs(views) do
     view:set(i, v)
@@ -38,6 +38,7 @@ local function probe(exe, views, i, v, aux, is_train)
 end
 
 
+-- Returns the numeric gradient with respect to an argument.
 local function compute_numeric_grad(exe, xs, aux, eps, is_train)
   local views, slopes = {}, {}
   for k, x in ipairs(xs) do
@@ -56,7 +57,7 @@ local function compute_numeric_grad(exe, xs, aux, eps, is_train)
 end
 
 
--- Returns the bound arrays of each name; values are put into them.
+-- Writes the values to the executor's arguments and returns the arrays of each name.
 local function arrays_by_name(exe, location)
   local dict = {}
   for i, name in ipairs(exe._symbol:list_arguments()) do
@@ -76,9 +77,9 @@ local NUMERIC = args.form("test_utils.numeric_grad", {
 })
 
 --- Returns the gradients of the sum of the first output by central differences, element by element.
--- @tparam table options exe, location (values of the arguments), aux_states (values
---   before each run), eps = 1e-4, use_forward_train = true, names (arguments wanted; all
---   of floating point otherwise)
+-- @tparam table options exe, location (values of the arguments), aux_states (values before each
+--   run), eps = 1e-4, use_forward_train = true, names (arguments whose gradients are wanted;
+--   default: all of a floating-point type)
 -- @treturn table name -> NDArray
 function gradient.numeric_grad(...)
   local a, func = NUMERIC(...), "test_utils.numeric_grad"

@@ -1,4 +1,4 @@
---- Inputs of test helpers: values by name, arrays of values, elements of arrays.
+--- Inputs of test helpers: conversion of values to arrays, tables by name and lists.
 --
 -- @module tycho.test.inputs
 
@@ -14,13 +14,13 @@ local is_array = class.is_array
 local inputs = {}
 
 
---- Returns a value as an array; a table gets the dtype.
+--- Returns a value as an array; a nested table becomes an array of type dtype.
 function inputs.as_array(v, dtype, func)
   return is_array(v) and v or transfer.from_table(v, args.DTYPES[dtype], func)
 end
 
 
---- Returns all elements as Lua numbers in a flat list, from 1.
+--- Returns all elements of a value as a flat list of Lua numbers.
 function inputs.flat(x, func)
   local p, list = transfer.read(x, func), {}
   for i = 1, x._size do
@@ -30,8 +30,8 @@ function inputs.flat(x, func)
 end
 
 
---- Returns values by name, from a list in order or a dictionary; E(value) unless there is one for
--- each name and no other.
+--- Returns values by name, from a list in order or a table by name; E(value) unless there is
+-- exactly one for each name.
 function inputs.named(given, names, what, func)
   local dict = {}
   if #given > 0 then
@@ -62,8 +62,7 @@ function inputs.named(given, names, what, func)
 end
 
 
---- Returns copies of values as arrays on a device; arrays keep their element type unless dtype is
--- given.
+--- Returns copies of values as arrays on a device; arrays keep their element type if dtype is nil.
 function inputs.arrays(dict, dtype, ctx)
   local arrays = {}
   for name, v in pairs(dict) do
@@ -75,7 +74,7 @@ function inputs.arrays(dict, dtype, ctx)
 end
 
 
---- Returns values in the order of names.
+--- Returns values as a list in the order of names.
 function inputs.in_order(given, names, what, func)
   local dict, list = inputs.named(given, names, what, func), {}
   for i, name in ipairs(names) do

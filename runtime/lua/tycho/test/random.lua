@@ -1,5 +1,5 @@
---- Random arrays and shapes for tests; they come from `math.random`, so
--- `math.randomseed` repeats them.
+--- Random arrays and shapes for tests. They use `math.random`, so `math.randomseed` makes them
+-- repeatable.
 --
 -- @module tycho.test.random
 
@@ -9,7 +9,7 @@ local nd = require "tycho.ndarray"
 local random = {}
 
 
--- Returns a table of random numbers of the given shape.
+-- Returns a nested table of random numbers; draw() returns one.
 local function random_table(shape, draw, depth)
   depth = depth or 1
   local t = {}
@@ -20,6 +20,7 @@ local function random_table(shape, draw, depth)
 end
 
 
+-- Returns a function that draws normally distributed numbers of mean 0.
 function random.normal(scale)
   return function()
     return scale * math.sqrt(-2 * math.log(1 - math.random()))
@@ -28,6 +29,7 @@ function random.normal(scale)
 end
 
 
+-- Returns a function that draws numbers from low to high.
 function random.uniform(low, high)
   return function()
     return low + (high - low) * math.random()
@@ -35,6 +37,7 @@ function random.uniform(low, high)
 end
 
 
+-- Returns an array of random numbers; draw() returns one.
 function random.array(shape, draw, dtype, ctx)
   return nd.array(random_table(shape, draw), { dtype = dtype, ctx = ctx })
 end
@@ -59,7 +62,7 @@ local function random_sizes(limits)
 end
 
 
---- Returns random sizes from 1 to the limits.
+--- Returns random sizes from 1 to the given limits (10 by default).
 function random.rand_shape_2d(d0, d1)
   return random_sizes{ d0 or 10, d1 or 10 }
 end

@@ -1,4 +1,5 @@
---- Gradients of functions on arrays against numeric ones (part of `ty.test_utils`).
+--- Comparison of recorded gradients of functions on arrays with numeric ones (part of
+-- `ty.test_utils`).
 --
 -- @module tycho.test.recorded
 
@@ -18,7 +19,7 @@ local recorded = {}
 local FUNC = "test_utils.check_gradient"
 
 
--- Returns what f returns as a list; each result has random weights, so that errors do not cancel.
+-- Returns the arrays that f returns as a list; E(type) for other results.
 local function compute_outputs(f, inputs)
   local outputs = { f(unpack(inputs)) }
   if #outputs == 1 and not is_array(outputs[1]) and type(outputs[1]) == "table" then
@@ -35,6 +36,7 @@ local function compute_outputs(f, inputs)
 end
 
 
+-- Returns the sum of all results, weighted by random numbers, so that errors do not cancel.
 local function weighted(f, inputs, weights)
   local sum = 0
   for i, y in ipairs(compute_outputs(f, inputs)) do
@@ -47,6 +49,7 @@ local function weighted(f, inputs, weights)
 end
 
 
+-- Returns the numeric gradient with respect to input i.
 local function numeric(f, inputs, i, weights, eps)
   local x = inputs[i]
   local flat, slopes = x:reshape{ -1 }, {}
@@ -66,7 +69,7 @@ local CHECK = args.form(FUNC, {
   { "atol", "number?" },
 })
 
--- Returns copies of the given arrays, which stay unchanged.
+-- Returns detached copies of the inputs; E(dtype) unless all are of the same floating-point type.
 local function copy_inputs(given)
   local inputs, like = {}, nil
   for i, x in ipairs(is_array(given) and { given } or given) do
@@ -87,10 +90,10 @@ local function copy_inputs(given)
 end
 
 
---- Compares the gradients that `autograd.grad` gives for a function with numeric ones. The results
--- are weighted by random numbers; the function runs twice for each element.
+--- Compares the gradients of `autograd.grad` for a function with numeric ones. Results are weighted
+-- by random numbers. The function runs twice for each element of the inputs.
 -- @tparam table options f (arrays -> one or several arrays), inputs (a list of float arrays or
---   nested tables), eps (by element type), rtol, atol as of `assert_almost_equal`
+--   nested tables), eps (default: by element type), rtol, atol as for `assert_almost_equal`
 function recorded.check_gradient(...)
   local a = CHECK(...)
   local inputs, weights = copy_inputs(a.inputs), {}

@@ -1,13 +1,13 @@
---- Helpers for tests of operators and graphs: comparison with tolerances by element type,
--- gradients by central differences, symbols against expected values, equality across devices.
+--- Helpers for tests of operators and graphs: comparison with tolerances by element type, numeric
+-- gradients, comparison of symbols with expected values, consistency across devices.
 --
 --     ty.test_utils.assert_almost_equal(x, {1, 2})
 --     ty.test_utils.check_numeric_gradient{ty.sym.tanh(ty.sym.Variable("x")), {x = {0.3, -0.2}}}
 --     ty.test_utils.check_gradient{function(x) return x:tanh() end, ty.nd.array{0.3, -0.2}}
 --
--- Values are arrays or nested tables; tables count as float32. A failed comparison raises a plain
--- error text with the worst element's position (from 0) and both values. Random inputs come from
--- `math.random`, so `math.randomseed` repeats them.
+-- Values are arrays or nested tables; tables count as float32. A failed comparison raises an error
+-- string with the worst element's position (from 0) and both values. Random inputs come from
+-- `math.random`, so `math.randomseed` makes them repeatable.
 --
 -- @module tycho.test_utils
 
@@ -51,7 +51,7 @@ end
 
 -- Others ------------------------------------------------------------------------------------------
 
---- Calls f(...) and raises an error unless it raises an error object with the code.
+--- Calls f(...) and raises an error unless the call raises an error object with the given code.
 function utils.assert_exception(f, code, ...)
   local ok, e = pcall(f, ...)
   if ok then
@@ -62,8 +62,8 @@ function utils.assert_exception(f, code, ...)
 end
 
 
---- Returns a decorator: `retry(n)(f)` is a function that calls f until it does not fail, at most n
--- times.
+--- Returns a decorator: `retry(n)(f)` is a function that calls f up to n times until a call
+-- succeeds.
 function utils.retry(n)
   if type(n) ~= "number" or n < 1 then
     Error.raise{ code = "value", func = "test_utils.retry", argument = "n", expected = "at least 1",
@@ -91,8 +91,8 @@ local MNIST = args.form("test_utils.get_mnist_iterator", {
 })
 
 --- Returns iterators over the MNIST files of a folder.
--- @tparam table options batch_size, input_shape (one size: flat),
---   num_parts, part_index, path = "data"
+-- @tparam table options batch_size, input_shape (a single size: flat images), num_parts, part_index
+--   (from 0), path = "data"
 -- @return training iterator (shuffled)
 -- @return validation iterator
 function utils.get_mnist_iterator(...)

@@ -12,7 +12,8 @@ local criterions = {}
 
 local LOSSES = {}                                        -- class -> f(net, m, x, target)
 
--- Registers f(net, m, x, target), which returns a loss, for classes whose names spaces separate.
+-- Registers f(net, m, x, target), which returns a loss, for classes whose names are separated by
+-- blanks.
 local function define_losses(names, f)
   for name in names:gmatch("%S+") do
     LOSSES[name] = f
@@ -27,8 +28,8 @@ function criterions.is(object)
 end
 
 
--- Returns the loss of criterion m, which is at the place `at` of its parent. Raises an error of an
--- object that is not a criterion, of an unknown class, or of too deep a nesting.
+-- Returns the loss of criterion m, which is at position `at` of its parent. Raises an error for an
+-- object that is not a criterion, for an unknown class, and for too deep nesting.
 local function compute_loss(net, m, x, target, at)
   local name = objects.is(m) and objects.typename(m)
   net.path[#net.path + 1] = { at = at, class = name or objects.kind(m) }
@@ -45,7 +46,8 @@ local function compute_loss(net, m, x, target, at)
 end
 
 
--- Returns the target in the shape of the input; fails unless both are tensors of as many elements.
+-- Returns the target in the shape of the input; raises an error unless both are tensors with the
+-- same number of elements.
 local function reshape_target(net, x, target)
   if not Tensor.is(x) or not Tensor.is(target) then
     net:fail("type", "the loss is of a tensor and a target of its shape")
@@ -57,7 +59,7 @@ local function reshape_target(net, x, target)
 end
 
 
--- Returns the sum of losses divided by `count`, by default by their number; the sum itself if the
+-- Returns the sum of losses divided by `count`, by default their number; the sum itself if the
 -- module's `sizeAverage` is false.
 local function reduce_losses(m, x, count)
   local sum = x:total()
@@ -92,7 +94,8 @@ local function compute_cross_entropy(x, t)
   return -(t * (x + SMALL):log() + (1 - t) * ((1 - x) + SMALL):log())
 end
 
--- Returns losses times the module's weights, one for each column; unchanged without weights.
+-- Returns losses multiplied by the module's weights, one for each column; unchanged without
+-- weights.
 local function apply_weights(net, m, x, losses)
   local weights = net:optional(m, "weights")
   if not weights then
@@ -259,8 +262,8 @@ local function count_criterions(net, m)
 end
 
 
--- Returns the weighted sum of n inner criterions' losses; each_input(i) and each_target(i) give
--- what criterion i (from 1) reads.
+-- Returns the weighted sum of n inner criterions' losses; each_input(i) and each_target(i) return
+-- the input and the target of criterion i (from 1).
 local function compute_sum(net, m, n, each_input, each_target)
   local sum
   for i = 1, n do

@@ -1,7 +1,7 @@
 --- Converts modules of Torch7 to symbols: `ty.torch7.import_model`.
 --
--- The object is walked as Torch would run it, with symbols of known shapes for tensors
--- (`torch7/tensor.lua`); what each class does is in `torch7/layers_*.lua`.
+-- The object is traversed in the order in which Torch would run it, with symbols of known shapes as
+-- tensors (`torch7/tensor.lua`); the classes of layers are in `torch7/layers_*.lua`.
 --
 -- @module tycho.torch7.import
 
@@ -20,7 +20,7 @@ local reader = require "tycho.torch7.reader"
 local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local Tensor = require "tycho.torch7.tensor"
-require "tycho.executor.executor"                          -- symbols are bound
+require "tycho.executor.executor"                          -- so that symbols can be bound
 require "tycho.torch7.layers_simple"
 require "tycho.torch7.layers_shapes"
 require "tycho.torch7.layers_convolutions"
@@ -43,10 +43,11 @@ local TYPES = {
 
 local FLOATS = { float32 = true, float64 = true, float16 = true }
 
--- Fields whose arrays give the dtype of a network; without any, the type that a module names does.
+-- Fields whose arrays determine the dtype of a network; without any, the type that a module names
+-- does.
 local PARAMETERS = { "weight", "bias", "running_mean", "v" }
 
--- Calls f with an object and all that it holds, and returns its first result that is not nil.
+-- Calls f with an object and all objects inside it, and returns the first result that is not nil.
 local function search_objects(root, f)
   local list, seen, at = { root }, { [root] = true }, 1
   while list[at] do
@@ -67,7 +68,7 @@ local function search_objects(root, f)
 end
 
 
--- Returns the dtype of a network, float32 if nothing in it tells.
+-- Returns the dtype of a network; float32 if nothing determines it.
 local function find_dtype(object)
   local found = search_objects(object, function(part)
     for _, name in ipairs(objects.is(part) and PARAMETERS or {}) do
@@ -85,7 +86,8 @@ end
 
 -- Inputs ------------------------------------------------------------------------------------------
 
--- Returns the form of a module's input: nil if it takes a tensor or anything, else a list of forms.
+-- Returns the form of a module's input: nil if it is a tensor or can be anything, else a list of
+-- forms.
 local find_form
 
 local FORMS = {}
@@ -103,8 +105,7 @@ FORMS["nn.ParallelTable"] = function(m)
   return forms
 end
 
--- Returns the form of the input of branches, which all read the same one: that of the first branch
--- that takes a table.
+-- Returns the form of the common input of branches: that of the first branch that takes a table.
 local function find_branch_form(m)
   for _, inner in ipairs(m.modules or {}) do
     local form = find_form(inner)
@@ -169,7 +170,7 @@ local function make_inputs(net, shapes, prefix)
 end
 
 
--- Returns how many tensors a form takes.
+-- Returns the number of tensors in a form.
 local function count_leaves(form)
   local n = 0
   for _, inner in ipairs(form) do
@@ -210,8 +211,8 @@ local function fill_form(form, list, at)
 end
 
 
--- Returns the inputs as the module takes them: a tensor, or nested tables in its form, or a list if
--- the form is not known.
+-- Returns the inputs in the module's form: a tensor or nested tables; a list if the form is
+-- unknown.
 local function arrange_inputs(m, list)
   local groups = #list > 2 and type(m.modules) == "table" and zip_inputs(m, list)
   if groups then
@@ -261,7 +262,7 @@ local function list_outputs(y)
 end
 
 
--- Raises an error if the core infers other shapes of the outputs.
+-- Raises an error if the core infers different shapes of the outputs.
 local function check_shapes(sym, shapes, net, list)
   local given = {}
   for _, name in ipairs(sym:list_arguments()) do
@@ -294,8 +295,8 @@ local IMPORT = args.form(FUNC, {
   { "net", "any" }, "*", { "shapes", "dict" }, { "criterion", "any?" },
 })
 
--- Returns the output of a network, or with a criterion its loss, for the arguments `a` of the
--- import.
+-- Returns the output of a network, or its loss if there is a criterion, for the arguments `a` of
+-- the import.
 local function build_network(net, a, object)
   local inputs = make_inputs(net, a.shapes, "data")
   local labels = make_inputs(net, a.shapes, "label")

@@ -1,4 +1,4 @@
---- The table of layers, by class: what the files `torch7/layers_*.lua` put there.
+--- The table of layers by class, which the files `torch7/layers_*.lua` fill.
 --
 -- A layer is a function `f(net, module, x)` that returns the module's output: a tensor or a list of
 -- them. `layers.tensor` is for classes that take a tensor, `layers.table` for those that take a
@@ -9,7 +9,7 @@
 local layers = { of = {}, refused = {} }
 
 
--- Adds f as the layer of all classes whose names spaces separate.
+-- Adds f as the layer of all classes in a string of names separated by blanks.
 local function add_classes(takes, names, f)
   for name in names:gmatch("%S+") do
     layers.of[name] = { takes = takes, f = f }
@@ -25,21 +25,21 @@ function layers.tensor(names, f)
 end
 
 
---- Adds layers that take a table.
+--- Adds layers that take a table; arguments as for `tensor`.
 function layers.table(names, f)
   add_classes("table", names, f)
 end
 
 
---- Adds layers that take either.
+--- Adds layers that take a tensor or a table; arguments as for `tensor`.
 function layers.any(names, f)
   add_classes("any", names, f)
 end
 
 
---- Declares classes that are known and cannot be imported.
+--- Declares classes that are known but cannot be imported.
 -- @string names
--- @string why
+-- @string why the reason, for errors
 function layers.refuse(names, why)
   for name in names:gmatch("%S+") do
     layers.refused[name] = why
@@ -47,9 +47,8 @@ function layers.refuse(names, why)
 end
 
 
---- Returns the layer of a class. Those of cudnn are like those of nn, unless they are listed
--- themselves.
--- @treturn table `takes` and `f`; nil for an unknown class and for one that is refused
+--- Returns the layer of a class. Classes of cudnn that are not in the table get the layer of nn.
+-- @treturn ?table `takes` and `f`; nil for an unknown class and for one that cannot be imported
 function layers.find(class)
   if not layers.refused[class] then
     return layers.of[class] or layers.of[class:gsub("^cudnn%.", "nn.")]

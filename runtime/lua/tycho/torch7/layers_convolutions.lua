@@ -1,6 +1,6 @@
 --- Convolutions and resampling layers of Torch7. For `torch7/import.lua`.
 --
--- Layers that work on images take one without a batch too.
+-- Layers for images accept an image without a batch too.
 --
 -- @module tycho.torch7.layers_convolutions
 
@@ -13,17 +13,17 @@ local Tensor = require "tycho.torch7.tensor"
 
 local convolutions = {}
 
--- the fields of sizes, strides, paddings, by the number of axes
+-- names of the fields of sizes, strides, paddings by the number of axes
 local AXES = { [1] = { "W" }, [2] = { "H", "W" }, [3] = { "T", "H", "W" } }
 
 
---- Returns the integers in the fields prefix .. "H", prefix .. "W" of a module.
+--- Returns the integers in the fields of a module: prefix .. "H", prefix .. "W".
 -- @tparam Net net
 -- @tparam table m module
 -- @string prefix "k", "d", "pad" ...
 -- @int n axes
--- @param default nil: the fields must be there
--- @int least
+-- @param default for missing fields; nil: a missing field is an error
+-- @int least smallest allowed value
 function convolutions.sizes(net, m, prefix, n, default, least)
   local list = {}
   for i, letter in ipairs(AXES[n]) do
@@ -37,7 +37,7 @@ local sizes = convolutions.sizes
 
 
 --- Returns f(x). An input without a batch is passed to f as a batch of one, and the result loses
--- that axis.
+-- this axis.
 -- @tparam Net net
 -- @tparam Tensor x
 -- @int n axes of an image
@@ -54,7 +54,7 @@ end
 local batched = convolutions.batched
 
 
---- Returns the size of each axis after a window that moves over it.
+--- Returns the number of positions of a moving window along each axis.
 function convolutions.moved(net, x, kernel, stride, pad, dilation)
   local shape = {}
   for i, k in ipairs(kernel) do
@@ -76,7 +76,7 @@ local function make_target_shape(x, channels, spatial)
 end
 
 
--- Returns a module's number of output planes, and that of its input planes.
+-- Returns the numbers of a module's output and input planes.
 local function read_planes(net, m)
   return net:integer(m, "nOutputPlane", nil, 1), net:integer(m, "nInputPlane", nil, 1)
 end
@@ -96,7 +96,7 @@ local function convolve_images(net, x, weight, bias, p)
 end
 
 
--- Returns the paddings of a module; old files have one field `padding`, or none.
+-- Returns the paddings of a module; old files have a single field `padding`, or none.
 local function read_paddings(net, m, n)
   return sizes(net, m, "pad", n, m.padding ~= nil and net:integer(m, "padding") or 0, 0)
 end
@@ -127,8 +127,8 @@ layers.tensor("nn.VolumetricConvolution nn.VolumetricDilatedConvolution", make_c
 
 -- Transposed convolutions -------------------------------------------------------------------------
 
--- Returns how many rows and columns a transposed convolution adds at the end: the numbers of the
--- module, or those that give the size of a second input, `target`.
+-- Returns the numbers of rows and columns that a transposed convolution adds at the end: those of
+-- the module, or those for the size of a second input, `target`.
 local function read_adjustments(net, m, n, target, kernel, stride, pad)
   local adj = sizes(net, m, "adj", n, 0, 0)
   for i = 1, target and n or 0 do
@@ -188,8 +188,8 @@ layers.any("nn.VolumetricFullConvolution", make_full_convolution(3))
 
 -- Other convolutions ------------------------------------------------------------------------------
 
--- Computes nOutputPlane maps of each plane, plane by plane; the weight is (multiplier, in, kH, kW).
--- As in Torch, the elements are read as an image with height and width exchanged.
+-- Computes nOutputPlane maps of each plane separately; the weight is (multiplier, in, kH, kW). As
+-- in Torch, the elements are read as an image with height and width exchanged.
 layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
   local kernel = sizes(net, m, "k", 2, nil, 1)
   local times, planes = read_planes(net, m)
@@ -206,7 +206,7 @@ layers.tensor("nn.SpatialDepthWiseConvolution", function(net, m, x)
 end)
 
 -- Returns the rows {from, to} (from 0) of a module's connection table, then its numbers of input
--- and output planes. Fails if a row names no plane.
+-- and output planes. Raises an error if a row contains an invalid plane.
 local function read_connections(net, m)
   local rows = net:numbers(m, "connTable")
   local out, planes = read_planes(net, m)
@@ -221,7 +221,7 @@ local function read_connections(net, m)
   return rows, planes, out
 end
 
--- Returns the weight of a full convolution for kernels of some pairs of planes only; those of other
+-- Returns the weight of a full convolution from the kernels of some pairs of planes; those of other
 -- pairs are 0. It is the product of a matrix of 0 and 1 with the kernels. `first`: whether the
 -- input's planes are the first axis.
 local function make_mapped_weight(net, m, kernel, first)
@@ -299,7 +299,7 @@ end
 
 convolutions.framed = apply_to_frames
 
--- Convolves sequences; the weight is (out, kW * in), each step with all of its features.
+-- Convolves sequences; the weight is (out, kW * in), each step with all its features.
 layers.tensor("nn.TemporalConvolution", function(net, m, x)
   local width = net:integer(m, "kW", nil, 1)
   local frame = net:integer(m, "inputFrameSize", nil, 1)
@@ -342,7 +342,7 @@ layers.tensor("nn.SpatialUpSamplingNearest", function(net, m, x)
   return repeat_pixels(net, m, x, 2)
 end)
 
--- Returns x enlarged bilinearly; the corners of both grids coincide.
+-- Returns x enlarged bilinearly; the corner pixels of both grids coincide.
 local function resize_linearly(net, m, x)
   return batched(net, x, 2, function(images)
     local shape = tables.copied(images.shape)

@@ -1,10 +1,10 @@
 --- Networks of nngraph. For `torch7/import.lua`.
 --
 -- A `gModule` lists its nodes in the order in which they are evaluated. A node has a module, or
--- only passes its input on, or takes an entry of it (`selectindex`). The tables of nodes have
--- tables as keys: `mapindex` of a node's data gives the place of each parent's data among its
--- inputs. The output node and those in the list belong to two graphs whose nodes share their data,
--- so that a node is identified by its data.
+-- only passes its input on, or selects an entry of it (`selectindex`). The tables of nodes have
+-- tables as keys: `mapindex` in a node's data maps each parent's data to its position among the
+-- inputs. The output node and the nodes in the list belong to two graphs whose nodes share their
+-- data, so a node is identified by its data.
 --
 -- @module tycho.torch7.layers_graph
 
@@ -23,7 +23,7 @@ local function is_table(v)
 end
 
 
--- Returns the table `data` of a node of nngraph; fails if there is none.
+-- Returns the table `data` of a node of nngraph; raises an error if there is none.
 local function read_data(net, node)
   if not (objects.is(node) and is_table(node.data)) then
     net:fail("value", "a node of the graph is %s", objects.kind(node))
@@ -57,7 +57,7 @@ local function list_children(net, node)
 end
 
 
--- Returns what a node computes of its input, a tensor or a list.
+-- Returns the result of a node for its input, a tensor or a list.
 local function compute_node(net, node, data, input)
   if data.selectindex ~= nil then
     local i = net:integer(data, "selectindex", nil, 1)
@@ -72,7 +72,7 @@ local function compute_node(net, node, data, input)
 end
 
 
--- Returns the inputs of a node, in their order: a tensor, or a list of several. Fails if one is
+-- Returns the inputs of a node in order: a tensor, or a list of several. Raises an error if one is
 -- missing.
 local function gather_inputs(net, data, given)
   local inputs = given[data]

@@ -1,4 +1,4 @@
---- Normalisations of Torch7 and embeddings. For `torch7/import.lua`.
+--- Normalisations and embeddings of Torch7. For `torch7/import.lua`.
 --
 -- @module tycho.torch7.layers_normalization
 
@@ -19,8 +19,8 @@ local WEIGHT_NORM_EPS = 1e-4                             -- of nn.WeightNorm
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- Returns a module's running average as an array (n), nil if the file has none; fails if it has
--- another size.
+-- Returns a module's running average as an array (n), nil if the file has none; raises an error if
+-- it has another size.
 local function read_average(net, m, name, n)
   local x = m[name]
   if x == nil then
@@ -33,7 +33,7 @@ local function read_average(net, m, name, n)
 end
 
 
--- Returns the running variance; files of version 1 have 1 / sqrt(variance + eps) instead.
+-- Returns the running variance; files of version 1 contain 1 / sqrt(variance + eps).
 local function read_variance(net, m, n, eps)
   local std = read_average(net, m, "running_std", n)
   return read_average(net, m, "running_var", n) or std and std ^ -2 - eps
@@ -57,7 +57,8 @@ local function normalize_batch(net, m, x)
 end
 
 
--- Returns a layer of normalization of inputs with n axes; one with n - 1 is a single sample.
+-- Returns a normalization layer for inputs with n axes; an input with n - 1 axes is a single
+-- sample.
 local function make_normalization(n)
   return function(net, m, x)
     net:need_dims(x, n - 1, n)
@@ -72,7 +73,7 @@ layers.tensor("nn.BatchNormalization", make_normalization(2))
 layers.tensor("nn.SpatialBatchNormalization", make_normalization(4))
 layers.tensor("nn.VolumetricBatchNormalization", make_normalization(5))
 
--- Normalises each image by itself, in evaluation too; a class of fast-neural-style.
+-- Normalises each image separately, in evaluation too; a class of fast-neural-style.
 layers.tensor("nn.InstanceNormalization", function(net, m, x)
   return convolutions.batched(net, x, 2, function(images)
     local n = images.shape[2]
@@ -100,7 +101,7 @@ layers.tensor("nn.Normalize", function(net, m, x)
   return x / norm
 end)
 
--- Normalises over windows of channels, which reach floor((size - 1) / 2) channels to each side.
+-- Normalises over windows of channels, which include floor((size - 1) / 2) channels on each side.
 layers.tensor("nn.SpatialCrossMapLRN", function(net, m, x)
   local size, alpha = net:integer(m, "size", nil, 1), net:number(m, "alpha", 1e-4)
   local window = 2 * math.floor((size - 1) / 2) + 1
@@ -111,8 +112,8 @@ layers.tensor("nn.SpatialCrossMapLRN", function(net, m, x)
   end)
 end)
 
--- Returns the sums over neighbourhoods divided by those of ones, which correct for neighbours
--- outside the image. Modules of the file compute the sums.
+-- Returns sums over neighbourhoods divided by the sums of ones, which corrects for neighbours
+-- outside the image. Modules in the file compute the sums.
 local function average_neighbours(net, m, x, name, normalizer)
   local coefficients = net:apply(net:module(m, normalizer or name), x:ones_like(),
     normalizer or name):block()
@@ -136,7 +137,8 @@ layers.tensor("nn.SpatialContrastiveNormalization", function(net, m, x)
 end)
 
 
--- Applies a module with the weight g v / sqrt(v v + 1e-4), row by row, which the file may lack.
+-- Applies a module with the weight g v / sqrt(v v + 1e-4), row by row; the file may lack this
+-- weight.
 layers.any("nn.WeightNorm", function(net, m, x)
   local inner = net:module(m, "modules", 1)
   local own = net:integers(m, "viewOut")
@@ -169,8 +171,8 @@ end)
 
 -- Embeddings --------------------------------------------------------------------------------------
 
--- Returns rows of the weight by index, from 1. Rows with a norm above `maxNorm` are scaled to it;
--- the row `paddingValue` is read but has no gradient.
+-- Returns rows of the weight by index, from 1. Rows with a norm above `maxNorm` are scaled down to
+-- it; the row `paddingValue` gets no gradient.
 layers.tensor("nn.LookupTable", function(net, m, x)
   local n, size = net:size_of(m, "weight", 1), net:size_of(m, "weight", 2)
   local weight = net:parameter(m, "weight", { n, size })

@@ -1,7 +1,7 @@
 --- Poolings of Torch7. For `torch7/import.lua`.
 --
--- Windows never see padding where they take a maximum, and the last one is left out where it would
--- begin after the image and the padding in front of it.
+-- The maximum of a window ignores padding. A last window that would begin behind the image and the
+-- padding in front of it is left out.
 --
 -- @module tycho.torch7.layers_pooling
 
@@ -16,10 +16,10 @@ local Tensor = require "tycho.torch7.tensor"
 local batched, sizes = convolutions.batched, convolutions.sizes
 
 local LEAST = -3.0e38                                    -- value of padding in a maximum
-local MOST_SHIFTS = 1024                                 -- slices of which a maximum is made
+local MOST_SHIFTS = 1024                                 -- most slices of which a maximum is made
 
 
--- Returns the windows of a module.
+-- Returns the window parameters of a module.
 local function read_window(net, m, n, stride)
   local p = { kernel = sizes(net, m, "k", n, nil, 1), pad = sizes(net, m, "pad", n, 0, 0),
     dilation = sizes(net, m, "dilation", n, 1, 1), ceil = m.ceil_mode == true }
@@ -34,7 +34,7 @@ end
 
 
 -- Returns the number of windows on each axis, and that of the engine's operator. With `ceil_mode`
--- Torch leaves out a last window that begins after the image; the engine does not.
+-- Torch leaves out a last window that begins behind the image; the engine does not.
 local function count_windows(net, x, p)
   local shape = convolutions.moved(net, x, p.kernel, p.stride, p.pad, p.dilation)
   local padded, full = false, tables.copied(shape)
@@ -54,7 +54,7 @@ local function count_windows(net, x, p)
 end
 
 
--- Returns x pooled by the engine's operator, without the windows that Torch leaves out.
+-- Returns x pooled by the engine's operator, without windows that Torch leaves out.
 local function pool_windows(net, x, p, kind, more)
   local shape, full = count_windows(net, x, p)
   local y = Tensor.call("Pooling", { x }, { kernel = p.kernel, stride = p.stride, pad = p.pad,
@@ -68,8 +68,8 @@ local function pool_windows(net, x, p, kind, more)
 end
 
 
--- Calls f(slice) for each position in a window, in order, with the values at this position of all
--- windows. `fill` is the value around the image.
+-- Calls f(slice) for each position in a window, in order; the slice has the values of all windows
+-- at this position. `fill` is the value outside the image.
 local function visit_shifts(net, x, p, fill, f)
   local shape = count_windows(net, x, p)
   local n, after, total = #shape, {}, tables.product(p.kernel)
@@ -132,7 +132,8 @@ layers.tensor("nn.SpatialMaxPooling nn.SpatialDilatedMaxPooling", make_max_pooli
 layers.tensor("nn.VolumetricMaxPooling nn.VolumetricDilatedMaxPooling", make_max_pooling(3))
 
 
--- Returns an average pooling. Old files of nn, which have no field `divide`, have sums.
+-- Returns an average pooling; files of old versions of nn, without the field `divide`, compute
+-- sums.
 local function make_average_pooling(n, divides)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
@@ -147,7 +148,7 @@ end
 layers.tensor("nn.SpatialAveragePooling", make_average_pooling(2, false))
 layers.tensor("nn.VolumetricAveragePooling", make_average_pooling(3, true))
 
--- Returns an average pooling of cudnn, whose field `mode` says whether padding counts.
+-- Returns an average pooling of cudnn, whose field `mode` determines whether padding counts.
 local function make_cudnn_average(n)
   return function(net, m, x)
     local p = read_window(net, m, n, 1)
@@ -200,7 +201,7 @@ layers.tensor("nn.TemporalSubSampling", function(net, m, x)
 end)
 
 
--- Returns the maxima over n windows of an axis (from 0); window i is from floor(i size / n) to
+-- Returns the maxima over n windows of an axis (from 0); window i extends from floor(i size / n) to
 -- ceil((i + 1) size / n).
 local function take_maxima(y, axis, n)
   local size, parts = y.shape[axis + 1], {}
@@ -210,7 +211,7 @@ local function take_maxima(y, axis, n)
   return Tensor.concat(parts, axis)
 end
 
--- Returns the height and width (windows) of an adaptive layer's output, by default the input's.
+-- Returns the height and width of an adaptive layer's output, by default those of the input.
 local function read_adaptive_sizes(net, m, x)
   local height, width = net:integer(m, "H", x.shape[3], 1), net:integer(m, "W", x.shape[4], 1)
   if height * width > 2 ^ 16 then
@@ -234,7 +235,7 @@ layers.tensor("nn.SpatialAdaptiveAveragePooling", function(net, m, x)
   end)
 end)
 
--- Computes the p-norm of neighbouring features, which are the first axis, or the second after a
+-- Computes the p-norm of neighbouring features along the first axis, or the second if there is a
 -- batch.
 layers.tensor("nn.FeatureLPPooling", function(net, m, x)
   local width, stride = net:integer(m, "width", nil, 2), net:integer(m, "stride", nil, 1)
@@ -256,8 +257,8 @@ end)
 
 -- Unpooling ---------------------------------------------------------------------------------------
 
--- Returns several tensors as one, in which each element along an axis (from 0) is followed by those
--- of the others.
+-- Interleaves several tensors along an axis (from 0): each element is followed by the corresponding
+-- elements of the others.
 local function interleave_tensors(list, axis)
   local shape, parts = tables.copied(list[1].shape), {}
   for i, x in ipairs(list) do
@@ -268,7 +269,7 @@ local function interleave_tensors(list, axis)
 end
 
 
--- Returns the values at each position of a window next to each other; zeros where the stride is
+-- Returns the values of all positions of a window next to each other, with zeros if the stride is
 -- larger than the kernel. `at` counts the positions.
 local function interleave_window(parts, window, axis, at)
   local kernel, stride = window.kernel[axis], window.stride[axis]
@@ -284,8 +285,7 @@ local function interleave_window(parts, window, axis, at)
 end
 
 
--- Returns the input's values at the first position of each window that has its maximum, zeros
--- elsewhere.
+-- Returns the input's values at the position of the first maximum of each window, zeros elsewhere.
 local function unpool_maxima(net, x, pooled)
   local window, y = pooled.window, pooled.y
   if not tables.same(x.shape, y.shape) then
@@ -313,7 +313,7 @@ local function unpool_maxima(net, x, pooled)
 end
 
 
--- Returns a layer that undoes the pooling over n axes of the module in its field `pooling`.
+-- Returns a layer that reverses the pooling over n axes of the module in its field `pooling`.
 local function make_unpooling(n)
   return function(net, m, x)
     local pooled = net.pooled and net.pooled[net:module(m, "pooling")]

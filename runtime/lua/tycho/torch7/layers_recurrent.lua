@@ -1,7 +1,7 @@
 --- Recurrent layers of the package rnn. For `torch7/import.lua`.
 --
--- Sequences are unrolled: their length is known. A recurrent module starts from zeros, and each
--- call runs it one step further; a Sequencer starts again from zeros.
+-- Sequences are unrolled, since their length is known. A recurrent module starts from zeros, and
+-- each call makes one more step; a Sequencer starts again from zeros.
 --
 -- @module tycho.torch7.layers_recurrent
 
@@ -28,7 +28,7 @@ local function make_zero_state(net, x, size)
 end
 
 
--- Returns the list of an input and states.
+-- Joins an input and states to one list.
 local function join_states(x, states)
   local list = { x }
   for i, state in ipairs(states) do
@@ -39,7 +39,7 @@ end
 
 
 -- Defines modules that apply their `recurrentModule` to an input and `count` states of `outputSize`
--- each, and keep the next states; the first of them is the output.
+-- each, and store the next states, the first of which is the output.
 local function define_stepper(names, count)
   layers.any(names, function(net, m, x)
     local states = net.states[m]
@@ -77,7 +77,7 @@ layers.any("nn.Recurrent", function(net, m, x)
 end)
 
 
--- Runs steps through a module that starts without states. Returns the list of its outputs.
+-- Applies a module, which starts without states, to each step. Returns the list of its outputs.
 local function run_steps(net, m, steps)
   local outer, list = net.states, {}
   net.states = {}
@@ -89,13 +89,13 @@ local function run_steps(net, m, steps)
 end
 
 
--- Returns the module inside of m, whose field is `module` or the first of `modules`.
+-- Returns the module inside m: its field `module` or the first of `modules`.
 local function read_inner_module(net, m)
   return m.module ~= nil and net:module(m, "module") or net:module(m, "modules", 1)
 end
 
 
--- Returns the entries along the first axis, which is time.
+-- Returns the entries along the first axis, time, as a list.
 local function split_steps(x)
   local steps = {}
   for i = 1, x.shape[1] do
@@ -105,8 +105,8 @@ local function split_steps(x)
 end
 
 
--- Returns a list of tensors as one, with time as its first axis; fails if
--- one is a table.
+-- Joins a list of tensors to one tensor with time as its first axis; raises an error if one is a
+-- table.
 local function stack_steps(net, list)
   for i, y in ipairs(list) do
     if not Tensor.is(y) then
@@ -154,7 +154,7 @@ local function make_row_mask(rows)
 end
 
 
--- Returns y, a tensor or nested tables of them, times a mask of rows.
+-- Returns y, a tensor or nested tables of tensors, multiplied by a mask of rows.
 local function apply_mask(y, mask)
   if not Tensor.is(y) then
     local list = {}
@@ -171,7 +171,7 @@ local function apply_mask(y, mask)
 end
 
 
--- Applies a module and sets the rows of its output to zeros where the input has rows of zeros.
+-- Applies a module and sets rows of its output to zeros if the input's rows are zeros.
 layers.any("nn.MaskZero nn.TrimZero", function(net, m, x)
   local input, dims = find_first(x), net:integer(m, "nInputDim", 1, 1)
   net:need_dims(input, dims, dims + 1)
@@ -191,8 +191,8 @@ local function read_gate_weights(net, m, inputs, outputs, gates)
 end
 
 
--- Returns f(steps, batch) of a sequence (time, batch, inputs), or (batch, time, inputs) with
--- `batchfirst`, or (time, inputs) of a batch of one.
+-- Returns f(steps, batch) for a sequence (time, batch, inputs), for (batch, time, inputs) with
+-- `batchfirst`, or for (time, inputs) as a batch of one.
 local function apply_over_time(net, m, x, inputs, f)
   net:need_dims(x, 2, 3)
   local y, first = x, m.batchfirst == true
@@ -212,14 +212,14 @@ local function apply_over_time(net, m, x, inputs, f)
 end
 
 
--- Returns the columns of gate k (from 0) of `size` columns each.
+-- Returns the columns of gate k (from 0); each gate has `size` columns.
 local function slice_gate(all, k, size)
   return all:slice(1, k * size, (k + 1) * size)
 end
 
 
--- Computes an LSTM whose gates are input, forget, output, candidate. With `maskzero` a
--- step whose row is zeros sets its output and states to zeros.
+-- Computes an LSTM with gates in the order input, forget, output, candidate. With `maskzero` a row
+-- of zeros in a step sets its output and states to zeros.
 layers.tensor("nn.SeqLSTM nn.SeqLSTMP", function(net, m, x)
   local inputs = net:integer(m, "inputsize", m.inputSize, 1)
   local size = net:integer(m, "hiddensize", m.outputsize, 1)
@@ -245,8 +245,8 @@ layers.tensor("nn.SeqLSTM nn.SeqLSTMP", function(net, m, x)
   end)
 end)
 
--- Computes a GRU whose gates are reset, update, candidate. The state is multiplied by the reset
--- gate before its product with the weight.
+-- Computes a GRU with gates in the order reset, update, candidate. The state is multiplied by the
+-- reset gate before the product with the weight.
 layers.tensor("nn.SeqGRU", function(net, m, x)
   local inputs = net:integer(m, "inputSize", m.inputsize, 1)
   local size = net:integer(m, "outputSize", m.outputsize, 1)

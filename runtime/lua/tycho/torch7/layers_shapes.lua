@@ -1,4 +1,4 @@
---- Layers of Torch7 that change shapes, choose parts, pad and reduce. For `torch7/import.lua`.
+--- Layers of Torch7 that change shapes, select parts, pad and reduce. For `torch7/import.lua`.
 --
 -- @module tycho.torch7.layers_shapes
 
@@ -13,8 +13,8 @@ local Tensor = require "tycho.torch7.tensor"
 
 -- Views -------------------------------------------------------------------------------------------
 
--- Returns a copy of sizes with the one that is -1 computed from `count`, the number of elements;
--- fails if no size fits.
+-- Returns a copy of sizes in which a -1 is computed from `count`, the number of elements; raises an
+-- error if no size fits.
 local function complete_sizes(net, sizes, count)
   local shape, open, product = {}, nil, 1
   for i, n in ipairs(sizes) do
@@ -37,7 +37,7 @@ local function complete_sizes(net, sizes, count)
 end
 
 
--- Returns how many batches a View makes of the input; nil: it is viewed as a whole.
+-- Returns the number of batches that a View makes of the input; nil if it is viewed as a whole.
 local function count_batches(net, m, x, sizes)
   local n, most = #x.shape, m.numInputDims and net:integer(m, "numInputDims") or #x.shape
   local inner, elements, open = 1, 1, false
@@ -88,7 +88,7 @@ layers.tensor("nn.Reshape", function(net, m, x)
   return x:reshape(complete_sizes(net, sizes, x:size()))
 end)
 
--- Removes all axes of one element, or the one that the module names.
+-- Removes all axes of one element, or the axis in the module's field.
 layers.tensor("nn.Squeeze", function(net, m, x)
   local dims = m.numInputDims
   local shape = {}
@@ -230,8 +230,8 @@ layers.refuse("nn.SpatialGlimpse nn.SpatialUniformCrop nn.SpatialRegionDropout "
 
 -- Padding -----------------------------------------------------------------------------------------
 
--- Inserts |pad| slices of a value along an axis, at an index from its start (`pad` below 0) or its
--- end.
+-- Inserts |pad| slices of a value along an axis, at an index that counts from the start if `pad` is
+-- negative, else from the end.
 layers.tensor("nn.Padding", function(net, m, x)
   local dim = net:integer(m, "dim")
   local axis = net:axis(dim, #x.shape)
@@ -259,7 +259,7 @@ layers.tensor("nn.Padding", function(net, m, x)
   return Tensor.concat(parts, axis)
 end)
 
--- Returns x with borders of `before` and `after` elements around its last axes; sizes below 0 cut.
+-- Returns x with `before` and `after` elements added around its last axes; negative numbers cut.
 local function pad_borders(net, x, before, after, mode)
   local spatial = #before
   net:need_dims(x, spatial + 1, spatial + 2)
@@ -296,7 +296,7 @@ layers.tensor("nn.VolumetricReplicationPadding", function(net, m, x)
     net:integer(m, "pright") }, "edge")
 end)
 
--- Cuts the borders of images; a class of fast-neural-style.
+-- Cuts off the borders of images; a class of fast-neural-style.
 layers.tensor("nn.ShaveImage", function(net, m, x)
   local n = net:integer(m, "size", nil, 0)
   return pad_borders(net, x, { -n, -n }, { -n, -n }, "constant")
@@ -315,7 +315,7 @@ local function squeeze_axis(y, axis)
   return y:reshape(shape)
 end
 
--- Returns the sum or the average of x over the module's `dimension`.
+-- Returns the sum or the average of x over the axis in the module's field `dimension`.
 local function reduce_axis(net, m, x, average)
   local axis = net:axis(net:integer(m, "dimension", 1), #x.shape, m.nInputDims)
   local y = average and x:mean(axis) or x:sum(axis)

@@ -1,5 +1,5 @@
---- Layers of Torch7 that compute element by element, products with weights, and what only passes
--- its input on. For `torch7/import.lua`.
+--- Layers of Torch7 that work element by element, products with weights, and layers that pass their
+-- input on. For `torch7/import.lua`.
 --
 -- @module tycho.torch7.layers_simple
 
@@ -12,8 +12,8 @@ local Tensor = require "tycho.torch7.tensor"
 local simple = {}
 
 
---- Returns the result of a layer with the field `inplace`: its result, or its input with the result
--- written to it.
+--- Returns the output of a layer that may have the field `inplace`: the result, or the input after
+-- the result is written to it.
 function simple.placed(m, x, y)
   return m.inplace and x:set(y:get()) or y
 end
@@ -26,7 +26,7 @@ local placed = simple.placed
 layers.any("nn.Identity nn.Contiguous nn.Copy nn.PrintSize nn.Profile nn.NaN nn.CopyGrad",
   function(_, _, x) return x end)
 
--- Returns the input, as these layers of fast-neural-style do.
+-- Returns the input, as these layers of fast-neural-style do in evaluation.
 layers.any("nn.TotalVariation nn.ContentLoss nn.StyleLoss", function(_, _, x) return x end)
 
 layers.tensor("nn.ZeroGrad", function(_, _, x) return x:block() end)
@@ -35,7 +35,7 @@ layers.tensor("nn.GradientReversal", function(net, m, x)
   return x:unary("_contrib_gradientmultiplier", { scalar = -net:number(m, "lambda", 1) })
 end)
 
--- Adds a term that is 0 and has the gradient of the penalty, whatever the output's gradient is.
+-- Adds a term that is 0 and has the gradient of the penalty, independent of the output's gradient.
 layers.tensor("nn.L1Penalty", function(net, m, x)
   local weight = net:number(m, "l1weight")
   if m.sizeAverage == true then
@@ -49,8 +49,8 @@ end)
 
 -- Functions of one element ------------------------------------------------------------------------
 
--- Defines layers that return f(x, m, net), computed element by element. If a module has the field
--- `inplace`, later readers of its input get the result too.
+-- Defines element-wise layers that return f(x, m, net). If a module has the field `inplace`, later
+-- readers of its input read the result.
 local function define_elementwise(names, f)
   layers.tensor(names, function(net, m, x)
     return placed(m, x, f(x, m, net))
@@ -151,13 +151,14 @@ end)
 
 -- Softmax -----------------------------------------------------------------------------------------
 
--- Returns the axis of classes: the first of a vector or an image, the second after a batch.
+-- Returns the axis of classes: the first axis of a vector or an image, the second if there is a
+-- batch.
 local function find_class_axis(net, x)
   net:need_dims(x, 1, 4)
   return #x.shape % 2 == 1 and 0 or 1
 end
 
--- Returns the axis of channels of images, with a batch or without.
+-- Returns the axis of channels of images with or without a batch.
 local function find_spatial_axis(net, x)
   net:need_dims(x, 3, 4)
   return #x.shape - 3
@@ -178,13 +179,13 @@ end)
 
 -- Random layers -----------------------------------------------------------------------------------
 
--- Returns x after dropout with probability p; axes (from 0): along which all elements share a draw.
+-- Returns x after dropout with probability p; elements along the axes (from 0) share a draw.
 local function apply_dropout(m, x, p, axes)
   return x:unary("Dropout", { p = p, axes = axes or {},
     mode = m.stochastic_inference == true and "always" or "training" })
 end
 
--- Returns the module's probability of dropping; fails unless it is at least 0 and below 1.
+-- Returns the module's dropout probability; raises an error unless it is at least 0 and below 1.
 local function read_probability(net, m)
   local p = net:number(m, "p", 0.5)
   if not (p >= 0 and p < 1) then
@@ -193,15 +194,15 @@ local function read_probability(net, m)
   return p
 end
 
--- Applies dropout. Without `v2`, outputs are scaled in evaluation instead of in training.
+-- Applies dropout. Without `v2`, outputs are scaled in evaluation and not in training.
 layers.tensor("nn.Dropout", function(net, m, x)
   local p = read_probability(net, m)
   local y = apply_dropout(m, x, p, m.mono == true and { 0 } or nil)
   return placed(m, x, m.v2 == true and y or y * (1 - p))
 end)
 
--- Defines dropouts with one draw for each map, of images (`spatial` 2) or volumes (3). Other inputs
--- are allowed, as Torch does in evaluation.
+-- Defines dropouts with one draw for each map of images (`spatial` 2) or volumes (3). Other inputs
+-- are accepted, as Torch does in evaluation.
 local function define_map_dropout(names, spatial)
   layers.tensor(names, function(net, m, x)
     local p, axes = read_probability(net, m), {}
@@ -224,8 +225,8 @@ layers.tensor("nn.TotalDropout", function(net, m, x)
   return x * apply_dropout(m, net:full(ones, 1), read_probability(net, m)):ne(0)
 end)
 
--- Adds noise in training only: a Dropout of ones shows whether the network trains, since it leaves
--- them unchanged in evaluation.
+-- Adds noise in training only. A Dropout of ones shows whether the network is in training: in
+-- evaluation it leaves them unchanged.
 layers.tensor("nn.WhiteNoise", function(net, m, x)
   local training = x:ones_like():unary("Dropout", { p = 0.5 }):ne(1)
   local noise = x:unary("_random_normal_like", { loc = net:number(m, "mean", 0),
@@ -274,7 +275,7 @@ layers.tensor("nn.Mul", function(net, m, x)
   return x * net:parameter(m, "weight", { 1 }):reshape(shape)
 end)
 
--- Adds a bias of one entry, or of as many as a row has.
+-- Adds a bias with one entry, or with one for each entry of a row.
 layers.tensor("nn.Add", function(net, m, x)
   local n, shape = net:size_of(m, "bias", 1), {}
   for i = 1, #x.shape do
@@ -293,7 +294,7 @@ layers.tensor("nn.Add", function(net, m, x)
   return (x:reshape{ batch, n } + bias:reshape{ 1, n }):reshape(x.shape)
 end)
 
--- Returns a parameter whose axes are the input's, or those after a batch.
+-- Returns a parameter with the axes of the input, or with those after the batch.
 local function read_parameter(net, m, x, name)
   local sizes = net:integers(m, "size")
   local own = sizes or m[name] and m[name]._shape
@@ -339,7 +340,7 @@ end)
 -- Computes a PReLU with one slope for all planes, or one for each.
 layers.tensor("nn.PReLU", function(net, m, x)
   local planes, shape = net:size_of(m, "weight", 1), {}
-  local axis = #x.shape % 2 == 1 and 1 or 2              -- after a batch
+  local axis = #x.shape % 2 == 1 and 1 or 2              -- the second axis if there is a batch
   for i = 1, #x.shape do
     shape[i] = i == axis and planes > 1 and planes or 1
   end

@@ -1,4 +1,4 @@
---- Containers of Torch7 and layers that take or give tables. For `torch7/import.lua`.
+--- Containers of Torch7 and layers with tables as inputs or outputs. For `torch7/import.lua`.
 --
 -- @module tycho.torch7.layers_tables
 
@@ -12,7 +12,7 @@ local tables = require "tycho.core.tables"
 local containers = {}
 
 
--- Returns entry i (from 1) of an input; fails unless it is a tensor.
+-- Returns entry i (from 1) of an input; raises an error unless it is a tensor.
 local function get_entry(net, x, i)
   if not Tensor.is(x[i]) then
     net:fail("type", "entry %d of the input is %s, not a tensor", i,
@@ -32,7 +32,7 @@ end
 
 -- Containers --------------------------------------------------------------------------------------
 
--- Applies the module's children one after the other. Returns the last one's output.
+-- Applies the module's children one after the other; returns the output of the last.
 local function apply_children(net, m, x)
   for i = 1, net:count(m) do
     x = net:child(m, i, x)
@@ -83,7 +83,7 @@ layers.any("nn.Concat", function(net, m, x)
   return Tensor.concat(list, net:axis(net:integer(m, "dimension"), #list[1].shape))
 end)
 
--- Joins maps; smaller ones are centred in the size of the largest, with zeros around them.
+-- Joins maps; smaller ones are centred in the size of the largest and surrounded by zeros.
 layers.any("nn.DepthConcat", function(net, m, x)
   local list, largest = {}, nil
   for i = 1, net:count(m) do
@@ -125,7 +125,7 @@ layers.tensor("nn.Parallel", function(net, m, x)
   return Tensor.concat(list, net:axis(net:integer(m, "outputDimension"), #list[1].shape))
 end)
 
--- Joins leading axes for a module that takes fewer axes.
+-- Joins leading axes, for a module that takes fewer axes.
 layers.tensor("nn.Bottle", function(net, m, x)
   local inputs = net:integer(m, "nInputDim", 2, 1)
   local outputs = inputs - net:integer(m, "dimDelta", inputs - net:integer(m, "nOutputDim", inputs))
@@ -149,7 +149,7 @@ end)
 
 -- Tables ------------------------------------------------------------------------------------------
 
--- Returns an index of n entries counted from 1; one below 0 counts from the end.
+-- Returns an index into n entries, counted from 1; a negative one counts from the end.
 local function resolve_position(net, index, n)
   local i = index < 0 and n + index + 1 or index
   if i < 1 or i > n then
@@ -234,8 +234,8 @@ end)
 
 -- Arithmetic --------------------------------------------------------------------------------------
 
--- Returns b in the shape of a. Torch's in-place additions allow other shapes of as many elements;
--- fails for another number.
+-- Returns b in the shape of a. Torch's in-place additions accept other shapes with the same number
+-- of elements; another number raises an error.
 local function reshape_like(net, a, b)
   if a:size() ~= b:size() then
     net:fail("shape", "entries of shapes %s and %s", Error.show(a.shape), Error.show(b.shape))
@@ -389,7 +389,7 @@ define_pair("nn.Bilinear", function(net, m, a, b)
   return bias and y + bias or y
 end)
 
--- Returns the chosen outputs of a linear layer.
+-- Returns the selected outputs of a linear layer.
 layers.tensor("nn.PartialLinear", function(net, m, x)
   local partition = net:numbers(m, "partition")
   local list = type(partition[1]) == "table" and partition[1] or partition

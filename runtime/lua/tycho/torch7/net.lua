@@ -1,5 +1,4 @@
---- A network that is being imported: its parameters as variables, names of nodes, and the position
--- of the import in the object.
+--- The state of an import: parameters as variables, names of nodes, and the position in the object.
 --
 -- @module tycho.torch7.net
 
@@ -20,8 +19,8 @@ local values = require "tycho.core.values"
 
 local FUNC = "torch7.import_model"
 
-local DEEPEST = 200                                      -- nesting of modules, at most
-local MOST_CALLS = 100000                                -- layers of a network, at most
+local DEEPEST = 200                                      -- greatest nesting of modules
+local MOST_CALLS = 100000                                -- most layers of a network
 local MOST_INTEGER = 2 ^ 31 - 1
 
 local Net = Class:extend("net")
@@ -33,12 +32,12 @@ local FLOATS = { float32 = true, float64 = true, float16 = true }
 function Net:init(dtype)
   self.dtype = dtype
   self.arg_params, self.aux_params = {}, {}
-  self.regions = {}                                      -- storage -> variables on it
-  self.variables = setmetatable({}, { __mode = "k" })    -- arrays that are no part of a file
-  self.counts = {}                                       -- class -> layers so far
+  self.regions = {}                                      -- storage -> its variables
+  self.variables = setmetatable({}, { __mode = "k" })    -- for arrays from elsewhere
+  self.counts = {}                                       -- class -> number of layers so far
   self.path, self.active, self.calls = {}, {}, 0
-  self.states = {}                                       -- recurrent module -> its step so far
-  self.overrides = {}                                    -- module -> field -> tensor instead of it
+  self.states = {}                                       -- recurrent module -> its step
+  self.overrides = {}                                    -- module -> field -> replacing tensor
 end
 
 
@@ -85,7 +84,7 @@ end
 --- Returns a field that is an integer; another value is E(value).
 -- @tparam table m module
 -- @string name of the field
--- @param default value where the field is missing; nil: it must be there
+-- @param default value of a missing field; nil: a missing field is an error
 -- @int[opt] least smallest value
 function Net:integer(m, name, default, least)
   local v = m[name]
@@ -115,7 +114,7 @@ end
 
 --- Returns a field that is a LongStorage or a list, as a list of integers; another value is
 -- E(value).
--- @treturn ?{int,...} nil: the field is missing
+-- @treturn ?{int,...} nil if the field is missing
 function Net:integers(m, name)
   local v = m[name]
   local list = class.is_array(v) and v._size <= 64 and v:reshape{ -1 }:totable() or v
@@ -143,8 +142,8 @@ function Net:numbers(m, name)
 end
 
 
---- Returns a module inside of a module: the field `name`, or entry `index` of that; another value
--- is E(value).
+--- Returns a module inside a module: the field `name`, or entry `index` of it; another value is
+-- E(value).
 function Net:module(m, name, index)
   local v = m[name]
   if index ~= nil and type(v) == "table" and not objects.is(v) and not class.is_array(v) then
@@ -158,7 +157,7 @@ function Net:module(m, name, index)
 end
 
 
---- Returns the number of modules in a container; none is E(value).
+--- Returns the number of modules in a container; E(value) if it has none.
 function Net:count(m)
   local list = m.modules
   if type(list) ~= "table" or class.is_array(list) or #list == 0 then
@@ -188,7 +187,7 @@ function Net:name()
 end
 
 
--- Returns the name, or the first of name_2, name_3 … that no parameter has yet.
+-- Returns the name, or the first of name_2, name_3 … that is not the name of a parameter.
 local function make_free_name(net, name)
   local n, free = 1, name
   while net.arg_params[free] or net.aux_params[free] do
@@ -201,8 +200,7 @@ end
 
 -- Parameters --------------------------------------------------------------------------------------
 
--- Returns the axes of an array by falling stride, if its strides are those of a dense array; else
--- nil.
+-- Returns the axes of an array by falling stride, if the array is dense; else nil.
 local function order_dense_axes(shape, strides)
   local axes = {}
   for i, size in ipairs(shape) do
@@ -232,7 +230,7 @@ local function is_sorted(axes)
 end
 
 
--- Returns a flat variable in another shape, whose storage order is that of `axes`.
+-- Returns a flat variable in another shape; its elements are stored in the order `axes`.
 local function arrange_axes(flat, shape, axes)
   if is_sorted(axes) then
     return flat:reshape(shape)
@@ -262,14 +260,14 @@ end
 
 --- Returns a tensor in the network's dtype.
 -- @tparam Tensor x
--- @string dtype what it has
+-- @string dtype current type of x
 function Net:cast(x, dtype)
   return dtype == self.dtype and x or x:unary("Cast", { dtype = self.dtype })
 end
 
 
--- Returns the region of a storage that covers the elements from .. to - 1, or nil, and the list of
--- all regions that have variables.
+-- Returns the region of a storage that contains the elements from `from` to `to` - 1, or nil, and
+-- the list of all regions that have variables.
 local function find_region(net, origin, from, to)
   local list = net.regions[origin.storage] or {}
   net.regions[origin.storage] = list
@@ -282,7 +280,7 @@ local function find_region(net, origin, from, to)
 end
 
 
--- Returns a tensor of an array of a file; arrays that share elements share their variable.
+-- Returns a tensor for an array of a file; arrays that share elements share a variable.
 local function share_variable(net, x, origin, name)
   local shape, n = x._shape, x._size
   local axes = order_dense_axes(shape, origin.strides)
@@ -301,7 +299,7 @@ local function share_variable(net, x, origin, name)
   end
   local v = add_variable(net, x, name)
   if axes and not is_sorted(axes) then
-    -- the variable has the array's order of axes, the region that of the storage
+    -- the variable has the array's order of axes, the region the storage's order
     local forward = {}
     for k, axis in ipairs(axes) do
       forward[k] = axis - 1
@@ -322,8 +320,8 @@ end
 --- Returns the parameter in a field.
 -- @tparam table m module
 -- @string name of the field
--- @tparam[opt] {int,...} shape that it must have, or be viewed as; nil: its own
--- @treturn Tensor nil where the field is missing or has no elements
+-- @tparam[opt] {int,...} shape wanted shape, to which the array may be viewed; nil: any
+-- @treturn ?Tensor nil if the field is missing or has no elements
 function Net:optional(m, name, shape)
   local x = m[name]
   local instead = self.overrides[m] and self.overrides[m][name]
@@ -358,7 +356,7 @@ function Net:parameter(m, name, shape)
 end
 
 
---- Returns f(), during which a field of a module is a tensor that the network computes.
+--- Returns f(); during the call a field of a module is a tensor that the network computes.
 function Net:with_field(m, name, tensor, f)
   self.overrides[m] = { [name] = tensor }
   local y = f()
@@ -398,7 +396,7 @@ end
 
 -- Constants ---------------------------------------------------------------------------------------
 
---- Returns a tensor of numbers that is not trained.
+--- Returns a constant tensor, which is not trained.
 -- @tparam table list nested
 -- @string name
 function Net:constant(list, name)
@@ -411,7 +409,7 @@ function Net:constant(list, name)
 end
 
 
---- Returns a tensor of one number.
+--- Returns a tensor filled with one number.
 function Net:full(shape, v)
   local made = operators.compose("_full", {}, { shape = shape, value = v, dtype = self.dtype },
     FUNC)
@@ -421,7 +419,7 @@ end
 
 -- Layers ------------------------------------------------------------------------------------------
 
---- Refuses an input of another number of dimensions.
+--- Raises an error unless the number of dimensions of an input is from `least` to `most`.
 function Net:need_dims(x, least, most)
   if #x.shape < least or #x.shape > (most or least) then
     self:fail("shape", "the input has shape %s, but %s dimensions are needed", Error.show(x.shape),
@@ -430,7 +428,7 @@ function Net:need_dims(x, least, most)
 end
 
 
--- Raises an error if a module gets another kind of input than it takes.
+-- Raises an error if a module gets a tensor instead of a table or the reverse.
 local function check_input(net, takes, x)
   if takes == "tensor" and not Tensor.is(x) then
     net:fail("type", "the input is a table, not a tensor")
@@ -451,7 +449,7 @@ end
 --- Returns the output of a module for an input.
 -- @tparam table m module
 -- @param x tensor or list
--- @string at what errors call its place, such as "modules.3"
+-- @string at position for errors, such as "modules.3"
 function Net:apply(m, x, at)
   local name = objects.is(m) and objects.typename(m)
   self.path[#self.path + 1] = { at = at, class = name or objects.kind(m) }
@@ -481,10 +479,11 @@ function Net:child(m, i, x)
 end
 
 
---- Returns an axis, counted from 1 or, where negative, from the end, as one from 0.
+--- Returns an axis counted from 0, for one that counts from 1 or, if negative, from the end.
 -- @int axis
 -- @int ndim
--- @int[opt] without of the input without a batch: with one axis more all axes move by one
+-- @int[opt] without number of axes of an input without a batch: with one axis more, all axes move
+--   by one
 function Net:axis(axis, ndim, without)
   local k = axis < 0 and ndim + axis or axis - 1
   if axis > 0 and without and without > 0 and ndim == without + 1 then

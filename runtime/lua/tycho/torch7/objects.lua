@@ -1,5 +1,5 @@
---- Objects of Torch7 files as Lua values: tables with the fields of the file, and what class each
--- is of. Nothing of a class is looked up or run.
+--- Objects of Torch7 files as Lua values: tables with the fields in the file, and their classes. No
+-- code of a class is looked up or run.
 --
 -- @module tycho.torch7.objects
 
@@ -9,11 +9,11 @@ local Error = require "tycho.core.error"
 
 local objects = {}
 
-local SHOWN = 8                                          -- fields that `tostring` shows
+local SHOWN = 8                                          -- most fields in `tostring`
 local MARK = {}                                           -- marks metatables of this file
 
 
--- Returns a text of an object's class and first fields.
+-- Returns an object's class and first fields as text.
 local function show_object(object)
   local names = attrs.keys(object)
   local parts = {}
@@ -29,9 +29,9 @@ local function show_object(object)
 end
 
 
---- Returns a class of objects, by name and version; each reading of a file makes its own.
+--- Makes a class of objects, with a name and a version; each reading of a file makes separate ones.
 -- @string name as in the file
--- @int version 0 where the file has none
+-- @int version 0 if the file has none
 -- @treturn table the metatable of its objects
 function objects.class(name, version)
   return { class_name = name, version = version, own = MARK, __tostring = show_object }
@@ -51,8 +51,7 @@ function objects.is(value)
 end
 
 
---- Returns the class name of a value of a file: of objects, and of arrays that were tensors and
--- storages.
+--- Returns the class name of a value: of objects, and of arrays that were tensors or storages.
 -- @param value anything
 -- @treturn string such as "nn.Linear"; nil for plain values
 function objects.typename(value)
@@ -65,13 +64,13 @@ function objects.typename(value)
 end
 
 
---- Returns the version of an object's class when it was written.
+--- Returns the class version with which an object was written.
 function objects.version(object)
   return get_class(object).version
 end
 
 
---- Stores in an array what it was in its file.
+--- Records the origin of an array from a file.
 -- @tparam NDArray x
 -- @tparam table origin class; storage: a table for each storage, offset from 0, strides
 -- @treturn NDArray x
@@ -81,7 +80,7 @@ function objects.note(x, origin)
 end
 
 
---- Returns what `note` stored in an array; nil for anything else.
+--- Returns the origin that `note` recorded; nil for other values.
 function objects.origin(x)
   return type(x) == "table" and rawget(x, "_torch7") or nil
 end

@@ -1,9 +1,9 @@
---- Reads files of Torch7 (`torch.save`): numbers, texts, booleans, tables, tensors, storages, and
--- objects as tables of their fields. Functions are passed over; no class is looked up.
+--- Reads files of Torch7 (`torch.save`): numbers, strings, booleans, tables, tensors, storages, and
+-- objects as tables of their fields. Functions are skipped; no class is looked up.
 --
--- A file is one object; what follows it is ignored. Tables, objects and functions have an index,
--- under which they are written once and referred to afterwards, so that cycles come back as cycles.
--- Objects within objects are kept on a list, not on Lua's stack, so that depth costs memory only.
+-- A file contains one object; further contents are ignored. Tables, objects and functions have an
+-- index: they are written once and later referred to by it, so cycles are restored. Open objects
+-- are kept in a list, not on Lua's stack, so that nesting is limited only by memory.
 --
 -- @module tycho.torch7.reader
 
@@ -22,8 +22,8 @@ local NIL, NUMBER, STRING, TABLE, TORCH, BOOLEAN, FUNCTION, OLD_FUNCTION, NEW_FU
   0, 1, 2, 3, 4, 5, 6, 7, 8
 
 local MOST_DIMENSIONS = 16                               -- TY_MAXDIM
-local OBJECT_BYTES = 200                                 -- of an empty table and its index
-local BASE, TIMES = 64 * 2 ^ 20, 4                       -- memory that a file may take: bytes, file
+local OBJECT_BYTES = 200                                 -- bytes of an empty table and its index
+local BASE, TIMES = 64 * 2 ^ 20, 4                       -- most memory: bytes, multiple of the file
 local SMALLEST_ENTRY = 8                                 -- bytes of a table's key and value
 
 -- Elements of tensors and storages. `long`: a C long, of 8 or 4 bytes.
@@ -35,12 +35,12 @@ reader.KINDS = {
   Byte   = { dtype = "uint8", bytes = 1 }, Char = { dtype = "int8", bytes = 1 },
 }
 
-local PENDING = {}                                       -- an object that is still being read
+local PENDING = {}                                       -- marks an object that is being read
 
 
 -- A frame is an object that is being read; the innermost one is the last. Its function
--- `take(reader, frame, value)` stores a value in it and returns whether that was the last one. The
--- frame's own `value` then goes to the `take` of the frame before it.
+-- `take(reader, frame, value)` stores a value in it and returns whether the object is complete. The
+-- frame's `value` is then passed to the `take` of the enclosing frame.
 
 local function check_key(r, key)
   if key == nil then
@@ -71,7 +71,7 @@ end
 
 
 -- Sets the fields of an object from a table, which may have been read into the object itself.
--- Returns whether the object is complete: headers before that table are taken one by one.
+-- Returns whether the object is complete; headers in front of that table are skipped.
 local function take_fields(r, frame, value)
   local object = frame.value
   if frame.headers > 0 then
@@ -165,7 +165,7 @@ local function begin_tensor(r, class)
 end
 
 
--- Reads a storage: an array of one dimension, or an object without fields if it has no elements.
+-- Reads a storage: an array of one dimension, or an empty object if it has no elements.
 local function read_storage(r, class, kind)
   local n = r.stream:long()
   if n < 0 then
@@ -186,7 +186,7 @@ end
 
 -- Objects -----------------------------------------------------------------------------------------
 
--- Returns how many objects a class writes before the one that has the fields.
+-- Returns the number of objects that a class writes in front of the one with the fields.
 local function count_headers(name, version)
   return name == "nn.GPU" and 1 or name == "nn.DataParallelTable" and version >= 2 and 1 or 0
 end
@@ -203,7 +203,7 @@ local function begin_table(r, value, count)
 end
 
 
--- Hashes and lists of the package tds.
+-- Hashes and vectors of the package tds.
 local BEGIN_TDS = {}
 
 BEGIN_TDS["tds.Hash"] = function(r, object)
@@ -229,8 +229,8 @@ local function read_class(r)
 end
 
 
--- Returns the element type of a class of tensors or storages, and which of both it is;
--- "torch.CudaTensor" is one of floats.
+-- Returns the element type of a class, and whether it is one of tensors or of storages;
+-- "torch.CudaTensor" has floats.
 local function find_kind(class)
   local what = class:match("Tensor$") or class:match("Storage$")
   local name = what and class:match("^torch%.(.*)" .. what)
@@ -271,7 +271,7 @@ local function begin_function(r)
 end
 
 
--- Reads an index. Returns it and whether it is new, and the value of one that is not.
+-- Reads an index. Returns it, whether it is new, and the value of a known one.
 local function read_index(r)
   local index = r.stream:int()
   local known = r.known[index]
@@ -311,8 +311,8 @@ BEGIN[BOOLEAN] = function(r)
   return v == 1
 end
 
--- Returns a reader of objects with an index: `begin(r, index, into)` reads an object the first
--- time, a later reference returns the same one.
+-- Returns a function that reads an object with an index: `begin(r, index, into)` reads it the first
+-- time, later references return the same object.
 local function read_once(begin)
   return function(r, into)
     local index, new, known = read_index(r)
@@ -341,7 +341,7 @@ BEGIN[OLD_FUNCTION] = read_once(begin_function)
 BEGIN[NEW_FUNCTION] = read_once(begin_function)
 
 
--- Begins to read an object: returns its value, or the frame that will have it.
+-- Begins to read an object: returns its value, or the frame that will receive it.
 local function begin_object(r)
   local tag, into = r.stream:int(), r.into
   r.into = nil
@@ -396,8 +396,9 @@ local function read_as(file, format, long_bytes)
 end
 
 
--- Reads a binary file with longs of 8 bytes, or else of 4. With 4 bytes a damaged file may seem
--- complete, since the upper half of a small long reads as a nil; so the object must end the file.
+-- Reads a binary file, with longs of 8 bytes or, if that fails, of 4. With 4 bytes a damaged file
+-- may seem complete, since the upper half of a small long reads as a nil; the object must therefore
+-- end at the end of the file.
 local function read_binary(file)
   local ok, value = attempt(read_as, file, "binary", 8)
   if ok then
@@ -421,7 +422,7 @@ end
 
 
 --- Reads an open file.
--- @tparam table file as `file_arrays.open` gives
+-- @tparam table file the result of `file_arrays.open`
 -- @return the object
 function reader.read_file(file)
   if file.size == 0 then

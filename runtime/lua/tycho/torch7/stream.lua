@@ -1,12 +1,11 @@
---- The numbers and texts that a Torch7 file is made of, in its two formats. For
--- `torch7/reader.lua`.
+--- Reads the numbers and strings of a Torch7 file in either format. For `torch7/reader.lua`.
 --
--- Binary: little-endian; an int has 4 bytes, a long 8, or 4 where the writing machine's did; the
--- file says neither. Ascii: a number is followed by a newline, the numbers of an array by a blank
--- each and a newline; a text and the elements of Char and Byte storages are raw bytes with a
--- newline after; what has no bytes has no newline either.
+-- Binary: little-endian; an int has 4 bytes, a long 8, or 4 as on some writing machines; the file
+-- does not state it. Ascii: a number is followed by a newline; in an array each number is followed
+-- by a blank, and the last one by a newline; a string and the elements of Char and Byte storages
+-- are raw bytes followed by a newline; empty ones have no newline.
 --
--- Elements of storages are passed over; they are read when an array of them is first used.
+-- Elements of storages are skipped and read when an array of them is first used.
 --
 -- @module tycho.torch7.stream
 
@@ -16,9 +15,9 @@ local file_cursor = require "tycho.ndarray.file_cursor"
 
 local stream = {}
 
-local LONGEST = 64                                       -- bytes of a number as text
+local LONGEST = 64                                       -- most bytes of a number as text
 local NEWLINE = 10
-local MOST_INT, MOST_LONG = 2 ^ 31 - 1, 2 ^ 53           -- longs that Lua's numbers hold
+local MOST_INT, MOST_LONG = 2 ^ 31 - 1, 2 ^ 53           -- longs that Lua's numbers hold exactly
 
 local Binary = setmetatable({}, { __index = file_cursor.Cursor })
 Binary.__index = Binary
@@ -56,7 +55,7 @@ end
 --- Skips n elements; returns their position.
 -- @tparam table kind a row of `reader.KINDS`
 -- @int n
--- @treturn table file, at, dtype as `file:array` takes them
+-- @treturn table file, at, dtype, in the form of `file:array`
 function Binary:elements(kind, n)
   local dtype = kind.long and self.long_bytes == 4 and "long32" or kind.dtype
   local bytes = kind.long and self.long_bytes or kind.bytes
@@ -109,7 +108,7 @@ local function read_number(s)
 end
 
 
--- Reads the newline after a number that comes before a text or an array of bytes.
+-- Reads the newline that follows a number in front of a string or an array of bytes.
 local function end_line(s)
   if s.at < s.file.size and s:have(1)[0] == NEWLINE then
     s.at = s.at + 1
@@ -174,7 +173,7 @@ local POINTERS = {
   int16 = ffi.typeof("int16_t[?]"),
 }
 
--- Reads n numbers into memory. Halves are written as floats.
+-- Reads n numbers into memory; halves are stored as floats.
 function Ascii:elements(kind, n)
   if n > self:left() then
     self:fail("a storage of %.0f elements, %.0f bytes are left", n, self:left())
@@ -199,8 +198,8 @@ end
 
 local FORMATS = { ascii = Ascii, binary = Binary }
 
---- Returns the values of a file, from its beginning.
--- @tparam table file as `file_arrays.open` gives
+--- Returns a reader of the values of a file, at its beginning.
+-- @tparam table file the result of `file_arrays.open`
 -- @string format "binary" or "ascii"
 -- @int long_bytes of a long in a binary file: 8 or 4
 -- @treturn table with methods int, long, double, text(n), elements(kind, n), left and fail
@@ -209,7 +208,7 @@ function stream.open(file, format, long_bytes)
 end
 
 
---- Returns the format of a file: an object begins with a small number, an int or its digit.
+--- Returns the format of a file, by its first number: an int, or digits.
 function stream.detect_format(file)
   local head = file:read(0, math.min(4, file.size))
   return head:find("^%s*%d%s") and "ascii" or "binary"

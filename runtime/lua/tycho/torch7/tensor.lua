@@ -1,8 +1,8 @@
---- Tensors of a network that is being imported: symbols with known shapes.
+--- Tensors of a network during an import: symbols with known shapes.
 --
 -- Tensors of Torch may share memory: writing to one changes its views, and a layer that works in
 -- place changes its input for all later readers. A Tensor is therefore a variable that holds a
--- symbol: `get` reads it, `set` replaces it, as a layer in place does, and a view reads and writes
+-- symbol: `get` reads it, `set` replaces it, as an in-place layer does, and a view reads and writes
 -- through its base. Axes count from 0; a shape has at least one axis.
 --
 -- @module tycho.torch7.tensor
@@ -13,13 +13,13 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local operators = require "tycho.symbol.operators"
 local tables = require "tycho.core.tables"
-require "tycho.symbol.symbol"                            -- the class of symbols is complete then
+require "tycho.symbol.symbol"                            -- completes the class of symbols
 
 local FUNC = "torch7.import_model"
 
 local Tensor = Class:extend("tensor")
 
--- bytes of a float that a value may have; a made-up size would otherwise overflow
+-- most elements of a tensor; invented sizes could otherwise overflow
 local MOST_ELEMENTS = 2 ^ 40
 
 
@@ -42,13 +42,13 @@ function Tensor:init(sym, shape)
 end
 
 
---- Returns whether x is a Tensor, not a list of them.
+--- Returns whether x is a Tensor.
 function Tensor.is(x)
   return Class.is_a(x, Tensor)
 end
 
 
---- Returns the current symbol. The symbol of a view is made again after its base has changed.
+--- Returns the current symbol. That of a view is made again if its base has changed.
 function Tensor:get()
   local base = self.base
   if base then
@@ -61,7 +61,7 @@ function Tensor:get()
 end
 
 
---- Replaces the symbol by one of the same shape. Of a view, the base is changed.
+--- Replaces the symbol by one of the same shape; a view changes its base.
 function Tensor:set(sym)
   if self.base then
     self.base:set(self.write(self.base:get(), sym))
@@ -72,7 +72,7 @@ function Tensor:set(sym)
 end
 
 
--- Returns a view of a tensor: a part of it, or its elements in another arrangement.
+-- Returns a view of a tensor: a part of it, or its elements in another shape or order.
 local function make_view(base, shape, read, write)
   local v = Tensor(base:get(), shape)
   v.base, v.read, v.write, v.seen = base, read, write, nil
@@ -98,11 +98,11 @@ local function compose_node(op, inputs, params, name)
 end
 
 
---- Returns a new tensor that an operator computes.
+--- Returns a new tensor, computed by an operator.
 -- @string op
 -- @tparam {Tensor,...} inputs
 -- @tparam ?table params
--- @tparam {int,...} shape of the (first) output
+-- @tparam {int,...} shape shape of the first output
 -- @string[opt] name of the node
 function Tensor.call(op, inputs, params, shape, name)
   local syms = {}
@@ -116,7 +116,7 @@ end
 local call = Tensor.call
 
 
---- Applies an operator that keeps the shape.
+--- Applies an operator that does not change the shape.
 function Tensor:unary(op, params, name)
   return call(op, { self }, params, self.shape, name)
 end
@@ -129,7 +129,8 @@ end
 
 -- Broadcasting ------------------------------------------------------------------------------------
 
--- Returns the shape to which two shapes of as many axes broadcast; fails if they do not fit.
+-- Returns the shape to which two shapes of equal rank broadcast; raises an error if they do not
+-- fit.
 local function combine_shapes(a, b)
   local shape = {}
   if #a.shape ~= #b.shape then
@@ -146,8 +147,8 @@ local function combine_shapes(a, b)
 end
 
 
--- Returns a binary function from the names of four operators: for tensors of one shape, for shapes
--- that broadcast, for tensor and number, for number and tensor.
+-- Returns a binary function from the names of four operators: for tensors of equal shape, for
+-- shapes that broadcast, for a tensor and a number, for a number and a tensor.
 local function make_binary(same, broadcast, number, reverse)
   return function(a, b)
     if type(b) == "number" then
@@ -181,7 +182,8 @@ function Tensor:pow(exponent)
 end
 
 
---- Returns the first where a condition (0 or 1) holds, elsewhere the second; all of one shape.
+--- Returns elements of the first if a condition (0 or 1) is 1, else of the second; all have one
+-- shape.
 function Tensor.where(condition, yes, no)
   return call("where", { condition, yes, no }, nil, yes.shape)
 end
@@ -215,7 +217,7 @@ end
 
 -- Shapes ------------------------------------------------------------------------------------------
 
---- Returns a view of other sizes and as many elements.
+--- Returns a view in another shape with the same number of elements.
 function Tensor:reshape(shape)
   if tables.same(shape, self.shape) then
     return self
@@ -277,7 +279,7 @@ local function make_slice(s, axis, from, to)
 end
 
 
---- Returns a view of the elements from .. to - 1 along an axis.
+--- Returns a view of the elements from `from` to `to` - 1 along an axis.
 function Tensor:slice(axis, from, to)
   local size = self.shape[axis + 1]
   if from < 0 or to > size or from >= to then
@@ -300,7 +302,7 @@ function Tensor:slice(axis, from, to)
 end
 
 
---- Returns a view without an axis, which has one element or of which one is chosen.
+--- Returns a view without an axis, either an axis of one element or at a chosen index.
 function Tensor:select(axis, index)
   local x = self:slice(axis, index, index + 1)
   local shape = tables.copied(x.shape)
@@ -351,7 +353,8 @@ function Tensor:reverse(axis)
 end
 
 
---- Repeats each element several times in a row along an axis (from 0).
+--- Returns a tensor in which each element is repeated several times in a row along an axis (from
+-- 0).
 function Tensor:repeated(times, axis)
   return call("repeat", { self }, { repeats = times, axis = axis },
     replace_size(self.shape, axis, self.shape[axis + 1] * times))
@@ -370,8 +373,7 @@ end
 
 -- Reductions --------------------------------------------------------------------------------------
 
---- Returns a reduction along one axis: "sum", "mean", "max", "min"; the axis stays, with one
--- element.
+--- Returns a reduction along one axis: "sum", "mean", "max", "min"; the axis keeps one element.
 function Tensor:reduce(op, axis)
   return call(op, { self }, { axis = axis, keepdims = true }, replace_size(self.shape, axis, 1))
 end

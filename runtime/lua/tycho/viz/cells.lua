@@ -1,12 +1,13 @@
---- A canvas of a terminal's characters: lines as dots of Braille, areas and images as blocks, texts
--- as themselves. See `tycho.viz.raster` for what canvases have in common.
+--- A canvas made of a terminal's characters: lines are Braille dots, areas and images are block
+-- characters, text is written as it is. See `tycho.viz.raster` for the methods that all canvases
+-- have.
 --
 --     local canvas = cells.new(640, 288)                      -- 80 columns, 18 lines
 --     canvas:line({ { 0, 0 }, { 639, 287 } }, "#0072b2")
 --     io.write(canvas:done("256"))                            -- "none", "256" or "true" colours
 --
--- A character is 8 x 16 pixels. Greys are drawn in the terminal's own colour, and the lightest
--- ones, lines of a grid, not at all.
+-- A character is 8 x 16 pixels. Greys are drawn in the terminal's own colour, except for the
+-- lightest ones (the lines of a grid), which are left out.
 --
 -- @module tycho.viz.cells
 
@@ -19,8 +20,8 @@ local cells = {}
 local floor, max, min = math.floor, math.max, math.min
 
 local WIDE, HIGH = 8, 16                                 -- pixels of a character
-local DOT = 4                                            -- pixels of a dot, 2 x 4 to a character
-local LIGHT = 0xcc                                       -- greys from here on are left out
+local DOT = 4                                            -- pixels of a dot; a character has 2 x 4
+local LIGHT = 0xcc                                       -- lighter greys are left out
 local DOTS = { [0] = { [0] = 0x01, 0x02, 0x04, 0x40 }, { [0] = 0x08, 0x10, 0x20, 0x80 } }
 local RISING = { "▁", "▂", "▃", "▄", "▅", "▆", "▇" }
 local SHADES = { " ", "░", "▒", "▓", "█" }
@@ -37,7 +38,7 @@ function Cells:init(width, height)
 end
 
 
--- Returns the cell of a column and a line from 0, or nil beyond the canvas.
+-- Returns the cell of a column and a line, both from 0; nil outside the canvas.
 function Cells:at(column, line)
   if column < 0 or column >= self.columns or line < 0 or line >= self.lines then
     return nil
@@ -49,8 +50,8 @@ function Cells:at(column, line)
 end
 
 
--- Returns the colour in which a cell is drawn: nil for the terminal's own colour. The second result
--- is true for colours that are too light to be drawn.
+-- Returns the colour {r, g, b} of a cell, nil for the terminal's own colour; and true if the colour
+-- is too light to be drawn.
 local function ink(colour)
   local r, g, b = colour_of(colour)
   if max(r, g, b) - min(r, g, b) < 16 then
@@ -60,6 +61,7 @@ local function ink(colour)
 end
 
 
+-- Draws one Braille dot; coordinates count dots.
 function Cells:dot(x, y, colour)
   local cell = self:at(floor(x / 2), floor(y / 4))
   if cell and not cell.text then
@@ -92,8 +94,8 @@ function Cells:disc(x, y, radius, colour)
 end
 
 
---- Draws a rectangle as columns of blocks that rise from a line's lower end, in eighths of it. In a
--- column that several rectangles share, the tallest is shown.
+--- Draws a rectangle as columns of block characters, each of which fills eighths of a line from
+-- below. In a column that several rectangles share, the tallest is shown.
 function Cells:rect(x, y, width, height, colour)
   local shade, light = ink(colour)
   local base, eighths = floor((y + height) / HIGH), max(1, floor(height / HIGH * 8 + 0.5))
@@ -125,7 +127,7 @@ function Cells:text(x, y, text, style)
   local shade, length = ink(style.colour), self:text_width(text) / WIDE
   local shift = (ALIGNED[style.align] or 0) * length
   local column, line = floor(x / WIDE + 0.5 - shift), floor((y - 4) / HIGH)
-  if style.turned then                                   -- letters below each other
+  if style.turned then                                   -- one letter per line
     column, line = floor((x - 4) / WIDE), floor(y / HIGH - shift + 0.5)
   end
   for letter in text:gmatch("[%z\1-\127\194-\244][\128-\191]*") do
@@ -135,8 +137,8 @@ function Cells:text(x, y, text, style)
 end
 
 
--- Returns the mean colour of a part of an image: columns x1 to x2 and rows y1 to y2, in shares of
--- it.
+-- Returns the mean colour of a part of an image: columns x1 to x2 and rows y1 to y2, as fractions
+-- of its width and height.
 local function mean(image, x1, x2, y1, y2)
   local left, right = floor(x1 * image.width), max(floor(x1 * image.width) + 1,
     floor(x2 * image.width))
@@ -154,7 +156,7 @@ local function mean(image, x1, x2, y1, y2)
 end
 
 
---- Draws an image, with two of its rows in each line of cells.
+--- Draws an image with two of its rows in each line of characters.
 function Cells:image(x, y, width, height, image)
   local left, top = floor(x / WIDE + 0.5), floor(y / HIGH + 0.5)
   local wide, high = max(1, floor(width / WIDE + 0.5)), max(1, floor(height / HIGH + 0.5))
@@ -175,6 +177,7 @@ end
 
 local STEPS = { 0, 95, 135, 175, 215, 255 }              -- of the cube of 216 colours
 
+-- Returns the number, from 0, of the nearest of six steps.
 local function nearest_step(value)
   local best = 1
   for i, step in ipairs(STEPS) do
@@ -195,6 +198,7 @@ local CODES = {
 }
 
 
+-- Returns the escape sequence that sets the colours of a cell; "" for the terminal's own.
 local function escape_code(cell, colours)
   if not cell.ink then
     return ""
@@ -204,7 +208,7 @@ local function escape_code(cell, colours)
 end
 
 
--- Returns the brightness of an image in a cell, as a shade.
+-- Returns the block character for the mean brightness of a cell of an image.
 local function shade_of(cell)
   local sum = 0
   for i = 1, 3 do
@@ -214,7 +218,7 @@ local function shade_of(cell)
 end
 
 
--- Returns the Braille letter of dots: U+2800 plus their bits.
+-- Returns the Braille character for the dots of a cell: U+2800 plus their bits.
 local function braille(dots)
   return string.char(0xe2, 0xa0 + floor(dots / 64), 0x80 + dots % 64)
 end
@@ -230,6 +234,7 @@ end
 
 local NOTHING = {}
 
+-- Returns one line of text; consecutive cells of one colour share an escape sequence.
 local function line_text(self, line, colours)
   local parts, now, blanks = {}, "", 0
   for column = 0, self.columns - 1 do
@@ -250,7 +255,7 @@ local function line_text(self, line, colours)
 end
 
 
---- Returns the lines, without empty ones at both ends.
+--- Returns the lines as text, without empty ones at the start and the end.
 -- @string colours "none", "256" or "true"
 -- @treturn string
 function Cells:done(colours)

@@ -1,9 +1,9 @@
---- How charts are painted: panels with axes, curves, bars, a legend.
+--- Paints charts: panels with axes, curves, bars, a legend.
 --
 -- A chart is a table: `title`, `x_label`, `y_label`, `x_log`, `y_log`, `x_range`, `y_range`, `ends`
--- (each curve's last value beside its end) and `panels`, lists of curves. A curve has `name`,
--- `colour`, `x` and `y` (lists of numbers of one length) and is drawn as `style` says: "line",
--- "points" or "bars", whose `x` has one number more, the bars' edges.
+-- (whether each curve's last value is written beside its end) and `panels`, lists of curves. A
+-- curve has `name`, `colour`, `x` and `y` (lists of numbers of equal length) and `style`: "line",
+-- "points" or "bars"; for bars `x` has one number more, the edges.
 --
 -- @module tycho.viz.chart
 
@@ -11,13 +11,13 @@ local scale = require "tycho.viz.scale"
 
 local chart = {}
 
-local FACE, TITLE = 12, 16                               -- sizes of letters
-local ROW = 16                                           -- from one line of text to the next
-local SIDE, GAP = 16, 8                                  -- around the chart; beside texts
+local FACE, TITLE = 12, 16                               -- sizes of the typeface
+local ROW = 16                                           -- distance of lines of text
+local SIDE, GAP = 16, 8                                  -- margin of the chart; margin of texts
 local X_PART, Y_PART = 56, 42                            -- least pixels between ticks
 local SAMPLE = 18                                        -- length of a line in the legend
-local MOST_DISCS = 30                                    -- points of a line that has discs
-local MOST_POINTS = 1000                                 -- of a line; longer ones are thinned
+local MOST_DISCS = 30                                    -- most points of a line that has discs
+local MOST_POINTS = 1000                                 -- lines of more points are thinned
 local TEXT, DARK, GRID, AXIS = "#444444", "#111111", "#e6e6e6", "#999999"
 local COLOURS = { "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555" }
 
@@ -28,7 +28,7 @@ local UPWARDS = { size = FACE, colour = TEXT, align = "middle", turned = true }
 local HEADING = { size = TITLE, colour = DARK, bold = true }
 
 
---- Returns the colour of the i-th curve.
+--- Returns the colour of the i-th curve, from 1.
 function chart.colour(i)
   return COLOURS[(i - 1) % #COLOURS + 1]
 end
@@ -39,8 +39,8 @@ local function finite(value, log)
 end
 
 
--- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 if there is
--- none.
+-- Returns the lowest and the highest value of curves on an axis, "x" or "y"; 0 and 1 if there are
+-- no values.
 local function extent(curves, axis, log)
   local low, high = math.huge, -math.huge
   for _, curve in ipairs(curves) do
@@ -60,6 +60,7 @@ local function extent(curves, axis, log)
 end
 
 
+-- Returns whether all x values are whole numbers and no curve has bars.
 local function all_whole(curves)
   for _, curve in ipairs(curves) do
     for _, x in ipairs(curve.x) do
@@ -92,8 +93,8 @@ local function y_scale(spec, panel, from, to)
 end
 
 
--- Returns the x axis with as many ticks as there is space for their texts. Lines fill the width;
--- points keep a distance from its ends.
+-- Returns the x axis with as many ticks as have room for their texts. Lines fill the width; points
+-- keep a distance from its ends.
 local function x_scale(spec, canvas, curves, from, to)
   local low, high = extent(curves, "x", spec.x_log)
   local range = spec.x_range
@@ -115,7 +116,7 @@ local function x_scale(spec, canvas, curves, from, to)
 end
 
 
--- Returns the x axis and its right end, moved left by as much as the last tick's text reaches
+-- Returns the x axis and its right end, which is moved left if the last tick's text would reach
 -- beyond the chart.
 local function x_scale_within(spec, canvas, curves, left, right, width)
   local x = x_scale(spec, canvas, curves, left, right)
@@ -133,7 +134,7 @@ end
 
 -- Legend ------------------------------------------------------------------------------------------
 
--- Returns the rows of the legend, lists of {curve, x}, and the right end of the longest.
+-- Returns the rows of the legend, lists of {curve, x}, and the right end of the longest row.
 local function legend_rows(canvas, panel, left, right)
   local rows, x, last = {}, math.huge, 0
   for _, curve in ipairs(panel) do
@@ -169,7 +170,7 @@ end
 
 -- Curves ------------------------------------------------------------------------------------------
 
--- Returns the points in pixels as runs between values that cannot be drawn.
+-- Returns the points of a curve in pixels, as runs; values that cannot be drawn separate runs.
 local function split_runs(spec, curve, x, y)
   local runs, run, count = {}, nil, 0
   for i, value in ipairs(curve.y) do
@@ -188,8 +189,8 @@ local function split_runs(spec, curve, x, y)
 end
 
 
--- Returns a run with the first, lowest, highest and last point of each column of pixels, so that
--- long curves look the same in small files.
+-- Returns a run with only the first, lowest, highest and last point of each column of pixels, so
+-- that long curves look the same in smaller files.
 local function thinned(run)
   local thin, first = {}, 1
   while first <= #run do
@@ -209,8 +210,8 @@ local function thinned(run)
 end
 
 
--- Returns the part of a segment within a rectangle, or nil: its ends by how far along it they are.
--- Source: Y.-D. Liang, B. A. Barsky, A new concept and method for line clipping, 1984.
+-- Returns the part of a segment within a rectangle, as two fractions of its length; nil if there is
+-- none. Source: Y.-D. Liang, B. A. Barsky, A new concept and method for line clipping, 1984.
 local function clip_segment(a, b, area)
   local dx, dy, from, to = b[1] - a[1], b[2] - a[2], 0, 1
   local sides = { { -dx, a[1] - area.left }, { dx, area.right - a[1] }, { -dy, a[2] - area.top },
@@ -289,6 +290,7 @@ local function paint_bars(canvas, spec, curve, x, y)
 end
 
 
+-- Returns x and y of the last point that can be drawn.
 local function last_value(spec, curve)
   for i = #curve.y, 1, -1 do
     if finite(curve.y[i], spec.y_log) and finite(curve.x[i], spec.x_log) then
@@ -312,7 +314,7 @@ local function end_labels(spec, panel, y)
 end
 
 
--- Draws the labels at the ends of curves; labels that would overlap are moved apart.
+-- Draws the labels at the ends of curves; overlapping labels are moved apart.
 local function paint_ends(canvas, labels, x)
   table.sort(labels, function(a, b) return a.y < b.y end)
   for i, label in ipairs(labels) do
@@ -348,8 +350,8 @@ local function list_texts(labels)
 end
 
 
--- Returns the rectangle of the curves within a panel, and the scale of its values. Margins are as
--- wide as their contents, equal in all panels.
+-- Returns the panels, with the rectangle and the scale of each, and the left and right end of the
+-- curves. Margins fit their contents and are equal in all panels.
 local function plan(canvas, spec, width, top, height)
   local panels, left, right = {}, 0, SIDE
   for i, panel in ipairs(spec.panels) do
@@ -392,17 +394,17 @@ end
 
 
 --- Paints a chart.
--- @tparam table spec see the top of the file
+-- @tparam table spec the chart; see the top of the file
 -- @param canvas
 -- @number width
 -- @number height
--- @treturn number the width that its texts need
+-- @treturn number the width that its texts need, in pixels
 function chart.paint(spec, canvas, width, height)
   local top, need = GAP, width
   if spec.title then
     canvas:text(SIDE, GAP + TITLE, spec.title, HEADING)
     top = GAP + TITLE + GAP
-    need = math.max(need, 2 * SIDE + canvas:text_width(spec.title, TITLE) * 1.06)   -- it is bold
+    need = math.max(need, 2 * SIDE + canvas:text_width(spec.title, TITLE) * 1.06)   -- bold
   end
   local panels, left, right = plan(canvas, spec, width, top, (height - top) / #spec.panels)
   local x

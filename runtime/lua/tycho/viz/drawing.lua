@@ -1,7 +1,7 @@
---- A drawing that can be painted on any canvas: as SVG, as pixels, in a terminal.
+--- A drawing that can be painted on any canvas: SVG, pixels, or a terminal's characters.
 --
--- `paint(canvas, width, height)` draws it at that size; what it returns, if anything, is the size
--- that it really needs: it is painted again on a canvas of that size then.
+-- `paint(canvas, width, height)` draws it in that size. It may return the width and the height that
+-- it needs; if these are larger, it is painted again on a canvas of that size.
 --
 -- @module tycho.viz.drawing
 
@@ -27,8 +27,8 @@ end }
 local Drawing = Class:extend("Drawing")
 
 
---- Initializes a drawing; `ty.viz.plot`, `ty.viz.histogram` and `ty.viz.image_grid` make them.
--- @tparam table parts what, width, height (pixels), paint
+--- Initializes a drawing; `ty.viz.plot`, `ty.viz.histogram` and `ty.viz.image_grid` make drawings.
+-- @tparam table parts what (a name), width, height (pixels), paint (see above)
 function Drawing:init(parts)
   self.what, self.width, self.height, self.paint =
     parts.what, parts.width, parts.height, parts.paint
@@ -40,7 +40,7 @@ function Drawing.__tostring(self)
 end
 
 
--- Paints on a canvas that is large enough.
+-- Paints on a canvas that is large enough and returns it; `new(width, height)` makes a canvas.
 function Drawing:painted(new, width, height)
   local canvas = new(width, height)
   local wide, high = self.paint(canvas, width, height)
@@ -72,7 +72,7 @@ end
 
 local PIXELS = args.form("Drawing:pixels", { "*", SCALE })
 
---- Returns the drawing as an image.
+--- Returns the drawing as an array of pixels.
 -- @tparam[opt] table options scale (pixels per unit of width and height, 1)
 -- @treturn NDArray (height, width, 3) uint8
 function Drawing:pixels(...)

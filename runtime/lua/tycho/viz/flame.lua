@@ -1,4 +1,5 @@
---- Where a network's time goes, by layer: boxes as wide as their share (part of `ty.viz`).
+--- A chart of a network's time by layer: the width of a box is its share of the time (part of
+-- `ty.viz`).
 --
 -- @module tycho.viz.flame
 
@@ -13,14 +14,15 @@ local flame = {}
 
 local FUNC = "viz.flame"
 local WIDTH, ROW, SIDE, TITLE, FACE = 960, 22, 12, 16, 11   -- pixels
-local PAD = 4                            -- beside the text of a box
+local PAD = 4                            -- margin of the text in a box
 local LEAST = 1                          -- pixels; narrower boxes are not drawn
-local LIGHT = 0.55                       -- colours are that far from white: texts stay legible
+local LIGHT = 0.55                       -- share of the colour; the rest is white
 local BACKWARD = "_backward$"
 
 
 -- Tree --------------------------------------------------------------------------------------------
 
+-- Returns the child of a name, which is made if needed.
 local function find_child(parent, name)
   local child = parent.by_name[name]
   if not child then
@@ -32,8 +34,8 @@ local function find_child(parent, name)
 end
 
 
--- Returns the parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore is not a
--- part.
+-- Returns the parts of a layer's name: "stage1", "unit2", "conv1". A leading underscore belongs to
+-- the first part.
 local function split_name(name)
   local parts = {}
   for part in name:gmatch("_*[^_]+") do
@@ -43,6 +45,7 @@ local function split_name(name)
 end
 
 
+-- Adds the time of a row to the boxes along its layer's name.
 local function add_row(root, row)
   local first = row.node ~= "" and row.node:match("^%S+") or row.name
   local is_backward = first:find(BACKWARD) ~= nil
@@ -57,8 +60,8 @@ local function add_row(root, row)
 end
 
 
--- Joins a box with its only child of the same width, repeatedly: "stage1_unit1". The last box,
--- which is an operator, stays.
+-- Joins a box with its only child if both have the same time, repeatedly: "stage1_unit1". The
+-- innermost box, an operator, is not joined.
 local function join(box)
   local only = box.children[1]
   while #box.children == 1 and only.total == box.total and only.children[1] do
@@ -68,7 +71,7 @@ local function join(box)
 end
 
 
--- Sorts boxes, widest first, and returns their depth.
+-- Sorts boxes, the largest first, and returns the depth of the tree.
 local function arrange(box, is_layer)
   if is_layer then
     join(box)
@@ -87,10 +90,10 @@ local function arrange(box, is_layer)
 end
 
 
---- Returns the tree of layers: `{name, total, children}`, times in nanoseconds, widest first.
--- @tparam {table,...} rows as `profiler.sums` gives them
+--- Returns the tree of layers: `{name, total, children}`, times in nanoseconds, the largest first.
+-- @tparam {table,...} rows the result of `profiler.sums`
 -- @treturn table
--- @treturn int its depth
+-- @treturn int depth of the tree
 function flame.tree(rows)
   local root = { name = "all", total = 0, by_name = {}, children = {} }
   for _, row in ipairs(rows) do
@@ -126,7 +129,8 @@ local function colour_of(name)
 end
 
 
--- Returns the longest beginning of a text that fits; empty if two letters do not.
+-- Returns the longest beginning of a text that fits, with ".." if it is shortened; "" if not even
+-- two letters fit.
 local function fitted(canvas, text, width)
   if canvas:text_width(text, FACE) <= width then
     return text
@@ -143,6 +147,7 @@ end
 
 local TEXT = { size = FACE, colour = "#222222" }
 
+-- Paints a box and, below it, its children side by side.
 local function paint_box(canvas, box, left, width, top, whole)
   if width < LEAST then
     return
@@ -163,9 +168,9 @@ local FORM = args.form("viz.flame", { list = true,
   { "rows", "list?" }, "*", { "title", "text?" }, { "width", "pixels", WIDTH },
 })
 
---- Returns a drawing of the time of a network: forward and backward, below them layers by the parts
--- of their names ("stage1_unit2_conv1"), below these operators and kernels. Operators that run as
--- one are with the first of them.
+--- Returns a drawing of the time of a network. The top row is forward and backward; below are
+-- layers by the parts of their names ("stage1_unit2_conv1"), and below these operators and kernels.
+-- Time of operators that run as one counts for the first of them.
 --
 --     ty.profiler.set_config{ aggregate_stats = true }
 --     ty.profiler.set_state("run")
@@ -173,10 +178,10 @@ local FORM = args.form("viz.flame", { list = true,
 --     ty.profiler.set_state("stop")
 --     ty.viz.flame():save("flame.svg")
 --
--- @tparam[opt] table rows as `ty.profiler.sums` gives them, which are taken by default
+-- @tparam[opt] table rows the result of `ty.profiler.sums`, which is called by default
 -- @tparam[opt] table options title, width (960 pixels)
 -- @treturn Drawing
--- @raise E(state) where nothing was profiled
+-- @raise E(state) if nothing was profiled
 function flame.flame(...)
   local a = FORM(...)
   for i, row in ipairs(a.rows or {}) do

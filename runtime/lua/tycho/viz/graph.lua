@@ -1,8 +1,8 @@
---- A drawn network: its boxes and arrows, as DOT text for Graphviz and as a picture of our own.
+--- A drawn network: its boxes and arrows, as DOT text for Graphviz and as SVG.
 --
--- A Graph holds `nodes` ({name, label, tip, attrs}), `edges` ({tail, head, label, from, to}: the
--- reader and the producer by name, and by number; `to` is nil for a hidden parameter that is drawn
--- as a bare oval by Graphviz), `title`, `format`, `source`.
+-- A Graph has `nodes` ({name, label, tip, attrs}), `edges` ({tail, head, label, from, to}: tail and
+-- head name the node that reads and the node that produces, from and to are their numbers; `to` is
+-- nil for a hidden parameter, which Graphviz draws as an oval), `title`, `format`, `source`.
 --
 -- @module tycho.viz.graph
 
@@ -20,9 +20,9 @@ viz_graph.Graph = Graph
 
 local MARGIN, TITLE = 24, 28                             -- pixels
 local FACE, SMALL = 12, 10
-local WIDTH, HEIGHT = 96, 40                     -- of a box, unless its attributes say another size
-local MOST = 36                                  -- characters of a line
-local INCH = 72                                  -- pixels; sizes in DOT are inches
+local WIDTH, HEIGHT = 96, 40                     -- size of a box without attributes
+local MOST = 36                                  -- most characters of a line
+local INCH = 72                                  -- pixels of an inch, the unit of DOT
 
 -- DOT ---------------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ local function dot_text(graph)
 end
 
 
---- Initializes a graph; `ty.viz.plot_network` makes them.
+--- Initializes a graph; `ty.viz.plot_network` makes graphs.
 -- @tparam table parts nodes, edges, title, format
 function Graph:init(parts)
   self.nodes, self.edges, self.title, self.format =
@@ -86,14 +86,15 @@ local function split_lines(label)
 end
 
 
+-- Returns an attribute in inches as pixels; nil if it is not a positive number.
 local function inches(dict, key)
   local length = tonumber(dict and dict[key])
   return length and length > 0 and length * INCH
 end
 
 
--- Returns the boxes to lay out, parameters that only edges name and then the nodes; the box of each
--- such parameter by name, and how many there are.
+-- Returns the boxes to lay out: first parameters that only edges name, then the nodes; the box of
+-- each such parameter by name; and the number of these parameters.
 local function make_boxes(graph)
   local list, number = {}, {}
   for _, e in ipairs(graph.edges) do
@@ -124,7 +125,7 @@ end
 
 
 -- Returns the width that each box needs beside it for a label, if several arrows leave it, and the
--- first edge of each box, whose label is written there.
+-- first edge of each box, which has the label.
 local function label_sides(graph, boxes, edges)
   local count, sides, said = {}, {}, {}
   for i, edge in ipairs(edges) do
@@ -139,6 +140,7 @@ local function label_sides(graph, boxes, edges)
 end
 
 
+-- Returns the layout of a graph.
 local function planned(graph)
   local boxes, hidden, before = make_boxes(graph)
   local edges = {}
@@ -154,7 +156,7 @@ local function planned(graph)
 end
 
 
--- Returns a path as text: curves that leave and reach every point vertically.
+-- Returns the path of an edge as text; its curves are vertical at every point.
 local function format_path(points)
   local n, parts =
     svg.number, { ("M%s %s"):format(svg.number(points[1][1]), svg.number(points[1][2])) }
@@ -172,7 +174,7 @@ local function draw_edges(page, plan)
   for _, points in ipairs(plan.routes) do
     local last = points[#points]
     local x, y = last[1], last[2]
-    last[2] = y - 6                                      -- the line ends inside its arrow head
+    last[2] = y - 6                                      -- end inside the arrow head
     page:put("path",
       { d = format_path(points), fill = "none", stroke = "#7a8490", ["stroke-width"] = 1.2 })
     last[2] = y
@@ -185,8 +187,8 @@ end
 local LABEL = { ["font-size"] = SMALL, fill = "#555f6b" }
 local LABEL_LEFT = { ["font-size"] = SMALL, fill = "#555f6b", ["text-anchor"] = "end" }
 
--- Draws the labels of edges: below the box, on the side that its arrow leaves free; beside it if
--- several arrows leave it.
+-- Draws the labels of edges: below the box, on the side that its arrow does not take; beside the
+-- box if several arrows leave it.
 local function draw_labels(page, graph, plan)
   for i, e in ipairs(graph.edges) do
     local box, points = plan.ends[i][1], plan.routes[i]
@@ -217,13 +219,13 @@ local function draw_box(page, box, x, y, width, height)
 end
 
 
---- Returns the picture: inputs at the top, outputs at the bottom, shapes of outputs below the boxes
--- (without the batch axis). Needs no other program.
+--- Returns the drawing as SVG: inputs at the top, outputs at the bottom, shapes of outputs (without
+-- the batch axis) below the boxes. It needs no other program.
 -- @treturn string SVG text
 function Graph:svg()
   local plan = planned(self)
   local right = 0
-  for i, e in ipairs(self.edges) do                      -- space for the last labels
+  for i, e in ipairs(self.edges) do                      -- space for labels at the right
     right = math.max(right, plan.routes[i][1][1] + 6 + svg.text_width(e.label, SMALL) - plan.width)
   end
   local width = math.max(plan.width + right, svg.text_width(self.title, FACE + 2)) + 2 * MARGIN
@@ -249,8 +251,7 @@ WRITERS.gv = WRITERS.dot
 
 
 --- Writes the graph to a file: `.dot` or `.gv` (for Graphviz) or `.svg`.
--- @string[opt] path without an ending it gets the graph's format; without a path, the title is the
---   name
+-- @string[opt] path the graph's format is added if it has no ending; default: the title
 -- @treturn string the path written
 function Graph:save(path)
   path = path or self.title

@@ -1,4 +1,4 @@
---- Images side by side (part of `ty.viz`).
+--- Drawings of images side by side (part of `ty.viz`).
 --
 -- @module tycho.viz.grid
 
@@ -12,7 +12,7 @@ local values = require "tycho.core.values"
 local grid = {}
 
 local SIDE, GAP, TITLE, FACE, ROW = 12, 6, 16, 12, 16   -- pixels
-local WIDE, LEAST = 720, 64                             -- of a row, of one, without a scale
+local WIDE, LEAST = 720, 64                             -- default: of a row; least of an image
 local FUNC = "viz.image_grid"
 
 
@@ -28,7 +28,7 @@ local function is_channels(n)
 end
 
 
--- Returns an image or a batch as (count, height, width, channels).
+-- Returns an image or a batch in the shape (count, height, width, channels).
 local function as_batch(array, name)
   local s = array.shape
   if #s == 2 then
@@ -38,7 +38,7 @@ local function as_batch(array, name)
   elseif #s == 3 and is_channels(s[1]) then
     return array:transpose{ axes = { 1, 2, 0 } }:expand_dims{ axis = 0 }
   elseif #s == 3 then
-    return array:expand_dims{ axis = 3 }                 -- a batch of grey ones
+    return array:expand_dims{ axis = 3 }                 -- a batch of grey images
   elseif #s == 4 and is_channels(s[2]) then
     return array:transpose{ axes = { 0, 2, 3, 1 } }
   elseif #s == 4 and is_channels(s[4]) then
@@ -48,7 +48,7 @@ local function as_batch(array, name)
 end
 
 
--- Returns the value of white: 255 for bytes and for floats that go beyond 1, else 1.
+-- Returns the value of white: 255 for bytes and for floats above 1, else 1.
 local function find_white(arrays)
   for _, array in ipairs(arrays) do
     if array.dtype == "uint8" or array:astype("float32"):max():asscalar() > 1 then
@@ -59,7 +59,7 @@ local function find_white(arrays)
 end
 
 
--- Returns images as bytes: {bytes, width, height}.
+-- Returns the images of a batch as bytes: a list of {bytes, width, height}.
 local function make_images(array, low, high)
   local n, h, w, c = unpack(array.shape)
   local scaled = (array:astype("float32") - low) * (255 / (high - low))
@@ -77,6 +77,7 @@ local function make_images(array, low, high)
 end
 
 
+-- Returns all images of an array or a list of arrays as bytes.
 local function read_images(given, range)
   if class.is_array(given) then
     given = { given }
@@ -106,7 +107,7 @@ local function read_images(given, range)
 end
 
 
--- Returns the scale at which a row of images fits; small images are enlarged by whole numbers.
+-- Returns the scale with which a row of images fits; small images are enlarged by a whole number.
 local function natural_scale(columns, cell)
   local fit = (WIDE - (columns - 1) * GAP) / (columns * cell)
   local scale = math.min(fit, math.max(1, LEAST / cell))
@@ -126,7 +127,7 @@ end
 local STYLE = { size = FACE, colour = "#444444", align = "middle" }
 
 local function paint(plan, canvas, width)
-  -- A canvas of a terminal is small, and has large pixels.
+  -- A terminal's canvas is small and has large pixels.
   local shrink = math.min(width / plan.width, math.max(1, (canvas.pixel or 0) / plan.scale))
   local top = SIDE
   if plan.title then
@@ -151,7 +152,7 @@ local function paint(plan, canvas, width)
 end
 
 
--- Returns the width of cells, in pixels, that the captions below them need.
+-- Returns the width of a cell, in pixels, that its caption needs.
 local function caption_width(captions)
   local width = 0
   for _, caption in ipairs(captions or {}) do
@@ -166,15 +167,15 @@ local GRID = args.form(FUNC, { list = true,
   { "title", "text?" }, { "range", "range?" }, { "scale", "number?" },
 })
 
---- Draws images side by side, row by row.
+--- Returns a drawing of images side by side, row by row.
 --
 --     ty.viz.image_grid{ batch.data[1], columns = 8, captions = batch.label[1] }:save("batch.png")
 --
 -- @param images an array or a list of arrays: an image (height, width), (height, width, 1 or 3) or
---   (1 or 3, height, width), or a batch of such
--- @tparam[opt] table options columns (as many as make the whole about square), captions (a list or
---   an array of what is below the images), title, range ({black, white}; 0 to 255 for bytes and
---   where a value goes beyond 1, else 0 to 1), scale (pixels for each of an image's)
+--   (1 or 3, height, width), or a batch of images
+-- @tparam[opt] table options columns (default: so that the drawing is about square), captions (a
+--   list or an array of texts below the images), title, range ({black, white}; default: 0 to 255
+--   for bytes and if a value is above 1, else 0 to 1), scale (pixels for each pixel of an image)
 -- @treturn Drawing
 function grid.image_grid(...)
   local a = GRID(...)

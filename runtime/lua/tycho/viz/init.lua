@@ -1,4 +1,4 @@
---- Looking at networks: tables, drawings, memory plans. Nothing here needs another program.
+--- Views of networks: tables, drawings, memory plans. They need no other program.
 --
 --     ty.viz.print_summary(net, {shape = {data = {1, 784}}})
 --     ty.viz.plot_network(net, {shape = {data = {1, 784}}}):save("net.svg")
@@ -41,7 +41,7 @@ end
 
 local LENGTH = 120                                       -- columns of a summary
 
--- Returns the usual length of a line, at most the width of the terminal.
+-- Returns the default length of a line, at most the width of the terminal.
 local function usual_length()
   return math.min(LENGTH, native.is_terminal(1) and native.terminal_size(1) or LENGTH)
 end
@@ -52,14 +52,14 @@ local SUMMARY = args.form("viz.print_summary", {
   { "positions", four_ends, { 0.44, 0.64, 0.74, 1 } },
 })
 
---- Prints a summary of the model, a table of the network's layers, and returns it.
+--- Prints a summary of a network, a table of its layers, and returns the text.
 --
 -- Parameters are counted from inferred shapes, each once: at the first layer that reads it.
 -- @tparam Symbol symbol
--- @tparam[opt] table options shape (argument name -> shape; needed unless the variables say
---   theirs), line_length (characters; 120, or fewer where the terminal has fewer), positions (where
---   the four columns end: characters, or fractions of the line)
--- @treturn string the table; E(shape) when the shapes given do not determine all others
+-- @tparam[opt] table options shape (argument name -> shape; needed if the variables do not have
+--   shapes), line_length (characters; default: 120, at most the terminal's width), positions (ends
+--   of the four columns: characters, or fractions of the line)
+-- @treturn string the table; E(shape) if the given shapes do not determine all others
 function viz.print_summary(...)
   local a = SUMMARY(...)
   local text = summary.text(summary.rows(a.symbol, a.shape, "viz.print_summary"),
@@ -106,12 +106,13 @@ local function times(text)
 end
 
 
+-- Returns the kernel and the stride of a node: "3x3/1x1".
 local function window(n)
   return times(attribute(n, "kernel")) .. "/" .. times(attribute(n, "stride"))
 end
 
 
--- Texts in boxes by operator; other boxes show the node's name.
+-- Labels of boxes by operator; other boxes show the node's name.
 local LABELS = {
   Convolution    = function(n)
     return ("Convolution\n%s, %s"):format(window(n), attribute(n, "num_filter"))
@@ -160,7 +161,7 @@ local function make_box(n, node_attrs)
 end
 
 
--- Returns the label of an edge, "4x8x8 float32", as far as shapes and types are known.
+-- Returns the label of an edge, "4x8x8 float32", or what is known of it.
 local function edge_label(entry, shapes, dtypes)
   local name, parts = node.output_name(entry[1], entry[2]), {}
   if shapes then
@@ -220,15 +221,15 @@ local PLOT = args.form("viz.plot_network", {
   { "node_attrs", "dict", {} }, { "hide_weights", "boolean", true },
 })
 
---- Returns a drawing of the network: an arrow from each node to those that read it.
+--- Returns a drawing of a network: an arrow leads from each node to those that read it.
 --
--- `g.source` is DOT text for Graphviz, `g:svg()` our own drawing, `g:save(path)` writes
--- either by the path's ending. Two nodes of one name make a warning: Graphviz would draw them
--- as one (our own drawing does not).
+-- `g.source` is DOT text for Graphviz, `g:svg()` a drawing that needs no Graphviz, `g:save(path)`
+-- writes either by the path's ending. Two nodes of the same name are warned of: Graphviz would draw
+-- them as one (`g:svg()` does not).
 -- @tparam Symbol symbol
 -- @tparam[opt] table options title, save_format ("svg" or "dot", the ending that `save` adds),
---   shape and dtype (argument name -> shape or dtype: arrows then say what flows), node_attrs
---   (Graphviz attributes; width and height, in inches, count for our drawing too), hide_weights
+--   shape and dtype (argument name -> shape or dtype; arrows are then labelled), node_attrs
+--   (Graphviz attributes; width and height, in inches, also count for `g:svg()`), hide_weights
 --   (true: no weights, biases and statistics)
 -- @treturn Graph
 function viz.plot_network(...)
@@ -247,32 +248,31 @@ end
 
 -- plot_memory -------------------------------------------------------------------------------------
 
---- The memory plan of an executor as a picture: instructions from left to right, bytes of the pool
+--- Draws the memory plan of an executor: instructions from left to right, bytes of the pool
 -- upwards, a box for each value from the instruction that makes it to the last one that reads it.
 -- @function viz.plot_memory
 -- @see tycho.viz.memory.plot
 viz.plot_memory = memory.plot
 
 
--- plot, histogram, image_grid
--- ----------------------------------------------------------------------
+-- plot, histogram, image_grid ---------------------------------------------------------------------
 
---- A chart of curves.
+--- Draws a chart of curves.
 -- @function viz.plot
 -- @see tycho.viz.plot.plot
 viz.plot = plot.plot
 
---- How often values occur, as bars.
+--- Draws how often values occur, as bars.
 -- @function viz.histogram
 -- @see tycho.viz.plot.histogram
 viz.histogram = plot.histogram
 
---- Where a network's time goes, by layer, after a profile.
+--- Draws a network's time by layer, after a profile.
 -- @function viz.flame
 -- @see tycho.viz.flame.flame
 viz.flame = flame.flame
 
---- Images side by side.
+--- Draws images side by side.
 -- @function viz.image_grid
 -- @see tycho.viz.grid.image_grid
 viz.image_grid = grid.image_grid

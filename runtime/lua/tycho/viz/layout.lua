@@ -1,16 +1,16 @@
---- A layered layout: the positions of the boxes of a drawn graph.
+--- A layered layout: computes the positions of the boxes of a graph.
 --
--- Order of the parts: ranks (a node is below all its inputs), layers (an edge that passes a
--- layer gets a joint in it), order within layers (medians, fewest crossings seen), places (four
--- alignments of each node with the middle one of its neighbours, and the average of their two
--- middle ones). Source: K. Sugiyama et al. 1981; U. Brandes, B. Köpf, Fast and simple horizontal
+-- Steps: ranks (a node is below all its inputs), layers (an edge that passes a layer gets a joint
+-- in it), order within layers (by medians, keeping the order with the fewest crossings), places
+-- (four alignments of each node with the middle one of its neighbours, and the mean of the two
+-- middle results). Source: K. Sugiyama et al. 1981; U. Brandes, B. Köpf, Fast and simple horizontal
 -- coordinate assignment, 2001.
 --
 --     local plan = layout.plan{ widths = {90, 90}, height = 40, edges = {{1, 2}} }
 --     plan.x[2], plan.y[2]    centre of box 2         plan.width, plan.height   of the picture
 --     plan.routes[1]          {{x, y}, ...} from the lower side of box 1 to the upper side of box 2
 --
--- Numbers of nodes are 1-based, and an edge leads from a smaller number to a larger one.
+-- Nodes are numbered from 1, and an edge leads from a smaller number to a larger one.
 --
 -- @module tycho.viz.layout
 
@@ -20,11 +20,12 @@ local layout = {}
 
 local GAP, RANK_GAP, JOINT = 24, 44, 8   -- pixels: between boxes, between layers, width of a joint
 local SWEEPS = 12
-local PORT = 16                          -- at most this far apart do edges leave or reach a box
+local PORT = 16                          -- most distance of edges at a box
 
 
 -- Ranks and layers --------------------------------------------------------------------------------
 
+-- Returns, for each node, the nodes above it and those below it.
 local function neighbours(n, edges)
   local above, below = {}, {}
   for v = 1, n do
@@ -38,7 +39,7 @@ local function neighbours(n, edges)
 end
 
 
--- Returns the layer of each node: the longest path from the sources; a source is moved down to the
+-- Returns the layer of each node: the longest path from a source. A source is moved down to the
 -- layer above its first reader.
 local function ranks(n, above, below)
   local rank = {}
@@ -61,8 +62,8 @@ local function ranks(n, above, below)
 end
 
 
--- Returns a graph whose edges join neighbouring layers: joints are numbered after the boxes.
--- chains: per edge, its points.
+-- Splits edges so that each joins neighbouring layers; joints are numbered after the boxes. Returns
+-- the edges, the chain of nodes of each original edge, and the number of nodes.
 local function split_edges(n, edges, rank)
   local short, chains, total = {}, {}, n
   for i, edge in ipairs(edges) do
@@ -82,7 +83,7 @@ local function split_edges(n, edges, rank)
 end
 
 
--- Returns layers whose nodes are in the order of a depth-first walk from the top.
+-- Returns the layers, whose nodes are in the order of a depth-first walk from the top.
 local function first_layers(total, rank, below)
   local layers, seen = {}, {}
   local function visit(start)
@@ -122,8 +123,8 @@ local function positions(layers)
 end
 
 
--- Returns the number of crossings of the edges below one layer: pairs whose ends are in opposite
--- order.
+-- Returns the number of crossings among the edges below one layer, which are pairs of edges with
+-- ends in opposite order.
 local function layer_crossings(layer, below, at)
   local ends, count = {}, 0
   for _, v in ipairs(layer) do
@@ -151,6 +152,7 @@ local function crossings(layers, below)
 end
 
 
+-- Returns the median position of the nodes in a list.
 local function middle(list, at)
   local found = {}
   for i, u in ipairs(list) do
@@ -162,7 +164,8 @@ local function middle(list, at)
 end
 
 
--- Sorts a layer by the middle of each node's neighbours; nodes without any keep their positions.
+-- Sorts a layer by the median of each node's neighbours; nodes without neighbours keep their
+-- positions.
 local function sort_layer(layer, near, at)
   local key = {}
   for i, v in ipairs(layer) do
@@ -189,6 +192,7 @@ local function copy_layers(layers)
 end
 
 
+-- Returns the order of layers with the fewest crossings that the sweeps reach.
 local function order_layers(layers, above, below)
   local best, fewest = copy_layers(layers), crossings(layers, below)
   for sweep = 1, SWEEPS do
@@ -210,12 +214,12 @@ end
 
 -- Places ------------------------------------------------------------------------------------------
 
--- Returns edges that cross a piece between two joints: long edges stay straight, so these are not
--- aligned.
+-- Returns the edges that cross a piece between two joints. They are not aligned, so that long edges
+-- stay straight.
 local function conflicts(layers, above, at, boxes)
   local bad = {}
   for r = 2, #layers do
-    local inner = {}                             -- joints of this layer whose upper end is a joint
+    local inner = {}                             -- of this layer, below joints
     for _, v in ipairs(layers[r]) do
       if v > boxes and above[v][1] > boxes then
         inner[#inner + 1] = { at[above[v][1]], at[v], v }
@@ -235,7 +239,7 @@ local function conflicts(layers, above, at, boxes)
 end
 
 
--- Returns blocks of nodes that share one x: root[v] is the first node of v's block.
+-- Returns blocks of nodes that get the same x: root[v] is the first node of v's block.
 local function align(layers, near, bad)
   local at, root, taken = positions(layers), {}, {}
   for _, layer in ipairs(layers) do
@@ -256,8 +260,8 @@ local function align(layers, near, bad)
 end
 
 
--- Returns, for each block, the blocks to the left and to the right of it, with the distance of
--- their centres.
+-- Returns, for each block, the blocks to its left and to its right, with the distance of the
+-- centres.
 local function block_order(layers, root, widths)
   local left, right, roots = {}, {}, {}
   for _, layer in ipairs(layers) do
@@ -277,7 +281,7 @@ local function block_order(layers, root, widths)
 end
 
 
--- Returns blocks in an order in which each comes after those on its left.
+-- Returns the blocks in an order in which each comes after those to its left.
 local function sorted_blocks(left, roots)
   local list, state = {}, {}
   for _, start in ipairs(roots) do
@@ -304,7 +308,7 @@ end
 
 
 -- Places blocks as far left as possible, then each as far right as its right neighbours allow;
--- returns the position of each node.
+-- returns the x of each node.
 local function compact(layers, root, widths)
   local left, right, roots = block_order(layers, root, widths)
   local list, x = sorted_blocks(left, roots), {}
@@ -331,6 +335,7 @@ local function compact(layers, root, widths)
 end
 
 
+-- Returns layers in reversed order, with reversed nodes, or both.
 local function turned(layers, upwards, leftwards)
   local list = upwards and tables.reversed(layers) or tables.copy(layers)
   for r = 1, leftwards and #list or 0 do
@@ -340,6 +345,7 @@ local function turned(layers, upwards, leftwards)
 end
 
 
+-- Returns the left and the right end of all boxes.
 local function extent(x_of, widths)
   local low, high = math.huge, -math.huge
   for v, x in pairs(x_of) do
@@ -349,8 +355,8 @@ local function extent(x_of, widths)
 end
 
 
--- Shifts the alternatives onto the narrowest one: those packed to the left by their left
--- ends, the others by their right.
+-- Shifts the alternatives to the narrowest one: those packed to the left are aligned at their left
+-- ends, the others at their right ends.
 local function line_up(alternatives, widths)
   local low, high, narrowest = {}, {}, 1
   for i, x_of in ipairs(alternatives) do
@@ -368,6 +374,7 @@ local function line_up(alternatives, widths)
 end
 
 
+-- Returns the x of the centre of each node, and the width of the drawing.
 local function centres(layers, above, below, widths, boxes)
   local bad, alternatives = conflicts(layers, above, positions(layers), boxes), {}
   for _, upwards in ipairs{ false, true } do
@@ -397,8 +404,8 @@ end
 
 -- Routes ------------------------------------------------------------------------------------------
 
--- Returns the distance from a box's centre at which each of its edges meets it: spread in the order
--- of the other ends.
+-- Returns the distance from a box's centre at which each of its edges meets it; edges are spread in
+-- the order of their other ends.
 local function ports(count, chains, x, widths, own, other)
   local by_box, shift = {}, {}
   for i, chain in ipairs(chains) do
@@ -424,6 +431,7 @@ local function ports(count, chains, x, widths, own, other)
 end
 
 
+-- Returns the points of each edge from box to box.
 local function routes(boxes, chains, x, y, widths, height)
   local leave = ports(boxes, chains, x, widths, function() return 1 end, function() return 2 end)
   local reach = ports(boxes, chains, x, widths, function(c)
@@ -433,7 +441,7 @@ local function routes(boxes, chains, x, y, widths, height)
   for i, chain in ipairs(chains) do
     local first, last = chain[1], chain[#chain]
     local points = { { x[first] + leave[i], y[first] + height / 2 } }
-    for k = 2, #chain - 1 do                             -- straight through the layer
+    for k = 2, #chain - 1 do                             -- vertical within a layer
       points[#points + 1] = { x[chain[k]], y[chain[k]] - height / 2 }
       points[#points + 1] = { x[chain[k]], y[chain[k]] + height / 2 }
     end
@@ -445,9 +453,9 @@ end
 
 
 --- Computes the layout of a graph.
--- @tparam table graph widths (one per box, pixels), height (of every box), edges ({from, to}, from
---   < to), sides (space that a box needs on either side; optional)
--- @treturn table x, y (centres), routes (per edge), width, height
+-- @tparam table graph widths (pixels of each box), height (of every box), edges ({from, to}, from <
+--   to), sides (optional: pixels that each box needs on either side)
+-- @treturn table x, y (centres), routes (points of each edge), width, height
 function layout.plan(graph)
   local boxes = #graph.widths
   local above, below = neighbours(boxes, graph.edges)

@@ -1,9 +1,9 @@
---- The memory plan of an executor as a picture.
+--- A drawing of the memory plan of an executor.
 --
--- Time runs from left to right (one column per instruction), offsets in the pool upwards; a box
--- is a value, from the instruction that makes it to the last one that reads it. Each device has
--- a separate panel. The line on top of the boxes shows the bytes that are live; its peak is
--- the lower bound of any plan.
+-- Time runs from left to right, one column for each instruction, and offsets in the pool upwards. A
+-- box is a value, from the instruction that makes it to the last one that reads it. Each device has
+-- a separate panel. The line above the boxes shows the number of live bytes; its maximum is a lower
+-- bound of any plan.
 --
 -- @module tycho.viz.memory
 
@@ -18,7 +18,7 @@ local viz_memory = {}
 local Picture = Class:extend("Picture")
 
 local MIB = 1024 * 1024
--- pixels around and between the panels
+-- pixels around the panels and between them
 local LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 76, 24, 84, 48, 40
 local FACE = 10
 
@@ -38,7 +38,7 @@ end
 
 -- Contents ----------------------------------------------------------------------------------------
 
--- Returns the first instruction of the backward part; past the end when there is none.
+-- Returns the number of the first backward instruction; one past the last if there is none.
 local function boundary(list)
   local first = math.huge
   for _, v in ipairs(list) do
@@ -50,6 +50,7 @@ local function boundary(list)
 end
 
 
+-- Returns the kind of a value for its colour; `turn` is the first backward instruction.
 local function kind_of(v, outputs, turn)
   if v.name == v.node .. "_scratch" then
     return "scratch"
@@ -71,14 +72,15 @@ local function name_set(list)
 end
 
 
--- Returns a key of a value's memory: an alias has the offset and lifetime of the value whose
+-- Returns a key of a value's memory; an alias has the offset and lifetime of the value whose
 -- storage it shares.
 local function range_of(v)
   return table.concat({ v.device, v.offset, v.first, v.last }, " ")
 end
 
 
--- Returns the values that own bytes. If an alias is an output, its storage counts as an output.
+-- Returns the values that have their own storage. If an alias is an output, its storage counts as
+-- an output.
 local function list_blocks(exe, memory)
   local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
     boundary(memory.values), {}, {}
@@ -99,7 +101,7 @@ local function list_blocks(exe, memory)
 end
 
 
--- Returns how many instructions the blocks cover. Outputs live beyond the last one: they are cut
+-- Returns the number of instructions. Outputs live beyond the last one; their lifetime is cut
 -- there.
 local function count_steps(blocks)
   local steps = 1
@@ -126,7 +128,7 @@ local function by_device(blocks)
 end
 
 
--- Returns the bytes that are live at each instruction, from 0.
+-- Returns the number of live bytes at each instruction, from 0.
 local function live_bytes(blocks, steps)
   local change, live, sum = {}, {}, 0
   for _, b in ipairs(blocks) do
@@ -143,7 +145,7 @@ end
 
 -- Scales ------------------------------------------------------------------------------------------
 
--- Returns a round distance between ticks: 1, 2 or 5 times a power of ten, at most `count` of them.
+-- Returns a round distance of ticks, 1, 2 or 5 times a power of ten, for at most `count` intervals.
 local function tick_step(range, count)
   local power = 10 ^ math.floor(math.log10(range / count))
   for _, factor in ipairs{ 1, 2, 5, 10 } do
@@ -161,7 +163,7 @@ local function mib_text(bytes)
 end
 
 
--- Sets the scales of a panel: pixels x of an instruction, y of an offset.
+-- Sets the scales of a panel: `x` of an instruction, `y` of an offset, in pixels.
 local function scales(panel, steps)
   panel.x = function(t) return LEFT + t * panel.width / steps end
   panel.y = function(bytes) return panel.top + panel.height - bytes * panel.height / panel.bytes end
@@ -211,7 +213,7 @@ local function draw_blocks(page, panel)
 end
 
 
--- Draws names and sizes of values where they fit.
+-- Draws names and sizes of values whose boxes are large enough.
 local function draw_labels(page, panel)
   local dict = { ["font-size"] = FACE, fill = "#1d242b", ["pointer-events"] = "none" }
   for _, b in ipairs(panel.blocks) do
@@ -274,7 +276,7 @@ local function headline(memory)
 end
 
 
--- Returns the panels, which share the height, and the total height; none is smaller than 60 pixels.
+-- Returns the panels, which share the height but are at least 60 pixels high, and the total height.
 local function make_panels(blocks, memory, width, height, steps)
   local list, top, lists, devices = {}, TOP, by_device(blocks)
   local left = height - TOP - BOTTOM - BETWEEN * (#devices - 1)
@@ -360,10 +362,10 @@ local PLOT = args.form("viz.plot_memory", {
   { "height", extent, 560 },
 })
 
---- Draws the plan of an executor; one bound with `dry_run` will do.
+--- Draws the memory plan of an executor, which may be bound with `dry_run`.
 -- @tparam Executor exe
 -- @tparam[opt] table options title, width and height (pixels)
--- @treturn Picture `:svg()` gives the text, `:save(path)` writes it
+-- @treturn Picture `:svg()` returns the text, `:save(path)` writes it
 function viz_memory.plot(...)
   local a = PLOT(...)
   return Picture(draw(a.exe, a.title, a.width, a.height))

@@ -12,8 +12,8 @@ local values = require "tycho.core.values"
 
 local plot = {}
 
-local WIDTH, HEIGHT = 720, 306                           -- pixels, if nothing else is asked for
-local ALIKE = 5                                          -- values in one panel differ by less
+local WIDTH, HEIGHT = 720, 306                           -- default size in pixels
+local ALIKE = 5                                          -- most ratio of the values in one panel
 
 
 -- Arguments ---------------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ local function refuse(func, argument, expected, got)
 end
 
 
--- Returns the numbers of a list or of an array; refuses other values.
+-- Returns the numbers of a list or of an array; other values raise E(type).
 local function numbers(given, func, argument)
   if class.is_array(given) then
     return given:astype("float64"):reshape{ -1 }:totable()
@@ -55,7 +55,7 @@ local function check_keys(curve, func)
 end
 
 
--- Returns a curve {name, x, y, style} from what the user gave.
+-- Returns a curve {name, x, y, style} from the forms that users may give.
 local function make_curve(given, name, func)
   local label = name and ("series '%s'"):format(name) or "series"
   if class.is_array(given) or given[1] ~= nil or next(given) == nil then
@@ -83,7 +83,7 @@ local function make_curve(given, name, func)
 end
 
 
--- Returns curves in order, from a list, or from a dictionary by name.
+-- Returns the curves of a list, or those of a table by name in alphabetical order.
 local function make_curves(series, func)
   if class.is_array(series) or type(series[1]) == "number" or series.y ~= nil then
     return { make_curve(series, nil, func) }
@@ -106,6 +106,7 @@ local function make_curves(series, func)
 end
 
 
+-- Returns the largest finite absolute value of a curve.
 local function find_size(curve)
   local size = 1e-9
   for _, y in ipairs(curve.y) do
@@ -115,7 +116,7 @@ local function find_size(curve)
 end
 
 
--- Returns panels of curves whose largest values are similar.
+-- Returns panels of curves whose largest values are of similar size.
 local function make_panels(curves)
   local panels, sizes = {}, {}
   for _, curve in ipairs(curves) do
@@ -133,6 +134,7 @@ end
 
 -- Options -----------------------------------------------------------------------------------------
 
+-- Returns a drawing that paints a chart.
 local function drawing(a, what, height)
   return Drawing{ what = what, width = a.width, height = a.height or height,
     paint = function(canvas, width, high)
@@ -150,7 +152,7 @@ local function check_log(log, bounds, argument)
 end
 
 
--- Sets the axis labels that the caller left out; an empty text is not a label.
+-- Sets the axis labels that the caller did not give; an empty string means no label.
 local function label_axes(a, curves)
   local counted = true
   for _, curve in ipairs(curves) do
@@ -169,8 +171,8 @@ local PLOT = args.form("viz.plot", { list = true, dict = true,
   { "ends", "boolean", false }, { "width", "pixels", WIDTH }, { "height", "pixels?" },
 })
 
---- Returns a chart of curves. What cannot be drawn (NaN, infinity; on a logarithmic axis what is
--- not above 0) is a gap.
+--- Returns a chart of curves. Values that cannot be drawn (NaN, infinity; on a logarithmic axis 0
+-- and negative ones) leave a gap.
 --
 --     ty.viz.plot{ { 3, 2, 1.5 }, title = "loss" }
 --     ty.viz.plot({ train = train, valid = valid }, { x_label = "epoch", y_label = "accuracy" })
@@ -178,11 +180,11 @@ local PLOT = args.form("viz.plot", { list = true, dict = true,
 --
 -- @param series a curve, a list of curves, or curves by name. A curve is a list of numbers or an
 --   array, drawn over 0, 1, 2 ..., or {x = , y = , name = , style = "line" or "points"}
--- @tparam[opt] table options title; x_label ("index", or "x" where it was given), y_label (the name
---   of an only curve, or "value"; "": no label); x_range, y_range ({low, high}); x_log,
---   y_log (false); split (false; true: curves whose values are of another size get a panel of
---   their own); ends (false; true: each curve's last value is beside it); width (720) and
---   height (306 for each panel), pixels
+-- @tparam[opt] table options title; x_label (default "index", or "x" if x was given), y_label
+--   (default: the name of a single curve, else "value"; "": no label); x_range, y_range ({low,
+--   high}); x_log, y_log (false); split (false; true: curves with values of different size get
+--   separate panels); ends (false; true: each curve's last value is written beside it); width (720)
+--   and height (306 for each panel), pixels
 -- @treturn Drawing
 function plot.plot(...)
   local a = PLOT(...)
@@ -201,6 +203,7 @@ end
 
 -- Histograms --------------------------------------------------------------------------------------
 
+-- Returns the lowest and the highest finite value, which differ.
 local function bounds(list)
   local low, high = math.huge, -math.huge
   for _, value in ipairs(list) do
@@ -217,6 +220,7 @@ local function bounds(list)
 end
 
 
+-- Returns the number of values in each bin, and the edges of the bins.
 local function counted(list, bins, low, high)
   local counts, edges = {}, {}
   for i = 1, bins + 1 do
@@ -233,7 +237,7 @@ local function counted(list, bins, low, high)
 end
 
 
--- Returns the numbers of a list, of an array, or of a list of such.
+-- Returns the numbers of a list, of an array, or of a list of these.
 local function all_numbers(given, argument)
   if class.is_array(given) or type(given[1]) ~= "table" then
     return numbers(given, "viz.histogram", argument)
@@ -256,14 +260,14 @@ local HISTOGRAM = args.form("viz.histogram", { list = true,
 
 local MOST_BINS = 60
 
---- Returns a chart of how often values occur, as bars. NaN and infinities are left out.
+--- Returns a chart of the distribution of values, as bars. NaN and infinities are left out.
 --
 --     ty.viz.histogram(mod:get_params().fc1_weight, { bins = 40, title = "fc1_weight" })
 --
--- @param values an array of any shape, a list of numbers, or a list of such
--- @tparam[opt] table options bins (the square root of the number of values, at most 60), range
---   ({low, high}: others are left out), title, x_label ("value"), y_label ("count"; "": no label),
---   y_log (false), width (720), height (306)
+-- @param values an array of any shape, a list of numbers, or a list of these
+-- @tparam[opt] table options bins (default: the square root of the number of values, at most 60),
+--   range ({low, high}: other values are left out), title, x_label ("value"), y_label ("count"; "":
+--   no label), y_log (false), width (720), height (306)
 -- @treturn Drawing
 function plot.histogram(...)
   local a = HISTOGRAM(...)

@@ -4,8 +4,8 @@
 --     canvas:line({ { 10, 10 }, { 90, 40 } }, "#0072b2", 2)
 --     local image = canvas:array()                              -- (612, 1440, 3) uint8
 --
--- Canvases (`raster`, `svg_canvas`, `cells`) have the same methods; lengths are pixels of a page at
--- scale 1, y grows downwards, colours are "#rrggbb". Later shapes cover earlier ones.
+-- Canvases (`raster`, `svg_canvas`, `cells`) have the same methods. Lengths are pixels at scale 1,
+-- y grows downwards, colours are "#rrggbb". Later shapes cover earlier ones.
 --
 -- @module tycho.viz.raster
 
@@ -19,12 +19,12 @@ local raster = {}
 local ceil, floor, max, min, sqrt = math.ceil, math.floor, math.max, math.min,
   math.sqrt
 local ALIGNED = { left = 0, middle = 0.5, right = 1 }
-local PEN, BOLD_PEN = 0.085, 0.125                       -- of the size of a face
+local PEN, BOLD_PEN = 0.085, 0.125                       -- shares of the typeface's size
 
 local Raster = Class:extend("Raster")
 
 
---- Returns the three bytes of "#rrggbb".
+--- Returns red, green and blue, 0 to 255, of "#rrggbb".
 function raster.colour(text)
   local number = tonumber(text:sub(2), 16)
   return floor(number / 65536), floor(number / 256) % 256, number % 256
@@ -36,17 +36,18 @@ function Raster:init(width, height, scale)
   self.width, self.height = ceil(width * self.scale), ceil(height * self.scale)
   self.bytes = ffi.new("uint8_t[?]", self.width * self.height * 3)
   ffi.fill(self.bytes, self.width * self.height * 3, 255)
-  self.cover = ffi.new("float[?]", self.width * self.height)     -- of what is being drawn, 0 to 1
+  self.cover = ffi.new("float[?]", self.width * self.height)     -- of the current shape, 0 to 1
   self:untouched()
 end
 
 
--- Empties the rectangle of pixels that `cover` has marks in.
+-- Empties the rectangle of pixels that the current shape has marked in `cover`.
 function Raster:untouched()
   self.left, self.top, self.right, self.bottom = self.width, self.height, -1, -1
 end
 
 
+-- Extends that rectangle; returns the part of the given one within the canvas.
 function Raster:touch(x1, y1, x2, y2)
   x1, y1 = max(0, floor(x1)), max(0, floor(y1))
   x2, y2 = min(self.width - 1, ceil(x2)), min(self.height - 1, ceil(y2))
@@ -56,7 +57,7 @@ function Raster:touch(x1, y1, x2, y2)
 end
 
 
--- Marks a thick line with round ends in `cover`, by the distance of each pixel from it.
+-- Marks a thick line with round ends in `cover`, by the distance of each pixel from the line.
 local function cover_segment(self, x1, y1, x2, y2, half)
   local reach, dx, dy = half + 1, x2 - x1, y2 - y1
   local length = dx * dx + dy * dy
@@ -77,7 +78,7 @@ local function cover_segment(self, x1, y1, x2, y2, half)
 end
 
 
--- Blends the colour where `cover` is marked, and removes the marks.
+-- Blends the colour into the marked pixels and removes the marks.
 local function blend(self, colour)
   local r, g, b = raster.colour(colour)
   local cover, bytes = self.cover, self.bytes
@@ -96,7 +97,7 @@ local function blend(self, colour)
 end
 
 
---- Draws a line through points.
+--- Draws a line through points, with round ends.
 -- @tparam table points list of {x, y}
 -- @string colour
 -- @number[opt] width 1
@@ -119,7 +120,7 @@ function Raster:disc(x, y, radius, colour)
 end
 
 
--- Returns which share of the pixel from i to i + 1 is between two numbers.
+-- Returns how much of the pixel from i to i + 1 lies between two numbers, 0 to 1.
 local function overlap(i, from, to)
   return max(0, min(i + 1, to) - max(i, from))
 end
@@ -149,8 +150,8 @@ end
 -- @number x
 -- @number y
 -- @string text
--- @tparam table style size, colour; align = "left", "middle" or "right"; bold; turned = true:
---   upwards
+-- @tparam table style size, colour; align = "left", "middle" or "right"; bold; turned = true: from
+--   bottom to top
 function Raster:text(x, y, text, style)
   local size = style.size * self.scale
   local shift = font.width(text, size) * (ALIGNED[style.align] or 0)
@@ -170,11 +171,11 @@ function Raster:text(x, y, text, style)
 end
 
 
---- Draws an image, with its pixels as rectangles.
+--- Draws an image; each of its pixels becomes a rectangle.
 -- @number x
 -- @number y
--- @number width that it is given here
--- @number height
+-- @number width of the drawn image
+-- @number height of the drawn image
 -- @tparam table image `bytes` (height x width x 3), `width`, `height`
 function Raster:image(x, y, width, height, image)
   local s = self.scale
@@ -199,7 +200,7 @@ function Raster:array()
 end
 
 
---- Returns an empty white canvas.
+--- Returns a white canvas.
 -- @number width
 -- @number height
 -- @number[opt] scale pixels per unit, 1

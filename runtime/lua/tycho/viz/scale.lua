@@ -1,4 +1,4 @@
---- Axes of charts: from values to pixels, and the ticks.
+--- Axes of charts: conversion of values to pixels, and ticks.
 --
 --     local y = scale.linear(0.13, 0.97, 260, 58, 6)     -- values, pixels, at most 6 parts
 --     y.at(0.5)                                          -- the pixel of a value
@@ -11,7 +11,7 @@ local scale = {}
 local NEAR = 1e-9
 
 
--- Returns the smallest of 1, 2, 5 times a power of ten that cuts a range into at most n parts.
+-- Returns the smallest of 1, 2, 5 times a power of ten that divides a range into at most n parts.
 local function nice_step(range, n, whole)
   local power = 10 ^ math.floor(math.log10(range / n))
   for _, factor in ipairs{ 1, 2, 5, 10 } do
@@ -24,7 +24,7 @@ local function nice_step(range, n, whole)
 end
 
 
---- Returns a number as text with as many digits as tell it from others a step away.
+--- Returns a number as text, with enough digits to distinguish numbers `step` apart.
 function scale.text(value, step)
   if math.abs(value) >= 1e6 or (value ~= 0 and step < 1e-5) then
     local digits = math.max(1, math.ceil(math.log10(math.abs(value) / step) + 1))
@@ -46,12 +46,12 @@ local function make_ticks(low, high, step)
 end
 
 
---- Returns an axis whose values are evenly spaced.
+--- Returns an axis with a linear scale.
 -- @number low
 -- @number high
 -- @number from pixel of the lowest value
 -- @number to pixel of the highest
--- @number parts the largest number of intervals between ticks
+-- @number parts most intervals between ticks
 -- @tparam[opt] table options whole (ticks are whole numbers), fixed (the axis ends at low and high,
 --   not at ticks)
 -- @treturn table `at(value)`, ticks, texts, step
@@ -74,8 +74,8 @@ end
 
 local STEPS = { { 1 }, { 1, 2, 5 }, { 1, 2, 3, 4, 5, 6, 7, 8, 9 } }
 
--- Returns ticks at powers of ten and their texts: with numbers between if these are few, without
--- some if they are many.
+-- Returns ticks at powers of ten and their texts; few powers get ticks in between, of many powers
+-- some are left out.
 local function log_ticks(low, high, parts)
   local first, last = math.floor(low + NEAR), math.ceil(high - NEAR)
   local every = math.max(1, math.ceil((last - first) / parts))
@@ -94,8 +94,7 @@ local function log_ticks(low, high, parts)
 end
 
 
---- Returns an axis of positive values on which equal ratios are equally far apart; options are
--- those of `linear`.
+--- Returns an axis of positive values with a logarithmic scale; arguments as for `linear`.
 function scale.log(low, high, from, to, parts, options)
   low, high = math.log10(low), math.log10(high)
   if high - low < NEAR then

@@ -1,4 +1,4 @@
---- Drawings in a terminal (part of `ty.viz`).
+--- Shows drawings in a terminal (part of `ty.viz`).
 --
 -- @module tycho.viz.show
 
@@ -16,14 +16,14 @@ local sixel = require "tycho.viz.sixel"
 local show = {}
 
 local WIDE, HIGH = 8, 16                                 -- pixels of a character, as in cells
-local LINES = 18                                         -- of a chart, if the terminal has as many
+local LINES = 18                                         -- of a chart, at most
 local MOST = 110                                         -- columns
 
 
 -- The terminal ----------------------------------------------------------------------------------
 
---- Returns whether a terminal with this answer to a question for its attributes shows sixels: they
--- are number 4.
+--- Returns whether a terminal shows sixels, by its answer to the request for its attributes:
+-- attribute 4 means sixels.
 function show.knows_sixels(answer)
   local list = (answer or ""):match("\27%[%?([%d;]*)c")
   return list ~= nil and (";" .. list .. ";"):find(";4;", 1, true) ~= nil
@@ -40,7 +40,7 @@ local function read_line(command)
 end
 
 
--- Asks for the terminal's attributes; waits at most a fifth of a second.
+-- Asks the terminal for its attributes; waits at most 0.2 seconds for each letter of the answer.
 local function ask_attributes()
   local settings = read_line("stty -g </dev/tty 2>/dev/null")
   local to, from = io.open("/dev/tty", "w"), io.open("/dev/tty", "r")
@@ -69,6 +69,7 @@ local function on_terminal()
 end
 
 
+-- Returns "sixel" if standard output is a terminal that shows sixels, else "blocks".
 local function best_mode()
   if is_sixel == nil and on_terminal() then
     is_sixel = show.knows_sixels(ask_attributes())
@@ -110,16 +111,16 @@ local SHOW = args.form("viz.show", {
   { "colours", { "auto", "none", "256", "true" }, "auto" },
 })
 
---- Shows a drawing, or images, in the terminal: as pixels if it supports sixels, else as
--- characters. Into a file or a pipe it writes characters without colours.
+--- Shows a drawing or images in the terminal: as pixels if it supports sixels, else as characters.
+-- Output to a file or a pipe is characters without colours.
 --
 --     ty.viz.show(ty.viz.plot{ losses, title = "loss" })
 --     ty.viz.show(batch.data[1])
 --
--- @param drawing what `plot`, `histogram` and `image_grid` return, or what `image_grid` takes
--- @tparam[opt] table options mode ("auto", "sixel" or "blocks"); width and height, columns and
---   lines (those of the terminal, at most 110 and 18 for each panel); colours ("auto", "none",
---   "256" or "true")
+-- @param drawing a result of `plot`, `histogram` or `image_grid`, or images for `image_grid`
+-- @tparam[opt] table options mode ("auto", "sixel" or "blocks"); width and height in columns and
+--   lines (default: those of the terminal, at most 110, and 18 for each panel); colours ("auto",
+--   "none", "256" or "true")
 function show.show(...)
   local a = SHOW(...)
   local drawing = a.drawing

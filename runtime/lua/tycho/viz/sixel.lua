@@ -1,9 +1,11 @@
---- Images for terminals that show sixels: columns of six pixels as letters, colour by colour.
+--- Encodes images for terminals that show sixels: six pixels of a column are one letter, colour by
+-- colour.
 --
 --     io.write(sixel.encode(raster_canvas))
 --
--- There are 256 colours: those of the image, or, if it has more, means of boxes that median cuts
--- make of them. Source: P. Heckbert, Color image quantization for frame buffer display, 1982.
+-- There are at most 256 colours: those of the image or, if it has more, the means of boxes into
+-- which median cut divides them. Source: P. Heckbert, Color image quantization for frame buffer
+-- display, 1982.
 --
 -- @module tycho.viz.sixel
 
@@ -13,17 +15,18 @@ local sixel = {}
 
 local floor, max, min = math.floor, math.max, math.min
 
-local COLOURS, LEVELS = 256, 32                          -- of a palette; of a channel
-local ROWS = 6                                           -- of pixels in a letter
+local COLOURS, LEVELS = 256, 32                          -- most in a palette; of a channel
+local ROWS = 6                                           -- pixels in a letter
 
 
+-- Returns the number of a pixel's colour, without its low bits.
 local function bucket_of(p)
   return floor(p[0] / 8) * LEVELS * LEVELS + floor(p[1] / 8) * LEVELS + floor(p[2] / 8)
 end
 
 
--- Counts colours; those that differ in their low bits only are counted together. Returns lists {n,
--- sum of red, ...}.
+-- Counts colours without their low bits. Returns a list of {red, green, blue, n = number of pixels,
+-- bucket = number of the colour} with mean colours.
 local function count_colours(canvas)
   local found, by_bucket = {}, {}
   for i = 0, canvas.width * canvas.height - 1 do
@@ -45,7 +48,7 @@ local function count_colours(canvas)
 end
 
 
--- Returns the channel in which colours differ most, and how much.
+-- Returns the channel, 1 to 3, in which colours differ most, and the difference.
 local function widest_channel(box)
   local channel, width = 1, -1
   for k = 1, 3 do
@@ -71,7 +74,7 @@ local function new_box(colours)
 end
 
 
--- Returns the two boxes into which a box is cut, each with about half of its pixels.
+-- Cuts a box at the median of its pixels into two.
 local function cut(box)
   local channel = box.channel
   table.sort(box, function(a, b) return a[channel] < b[channel] end)
@@ -85,6 +88,7 @@ local function cut(box)
 end
 
 
+-- Divides colours into at most 256 boxes.
 local function make_boxes(colours)
   local boxes = { new_box(colours) }
   while #boxes < COLOURS do
@@ -104,7 +108,7 @@ local function make_boxes(colours)
 end
 
 
--- Returns the colours {r, g, b}, and the number (from 0) of each bucket's colour.
+-- Returns the colours {r, g, b} by number from 0, their count, and the number for each bucket.
 local function make_palette(canvas)
   local colours, palette, number = count_colours(canvas), {}, {}
   local boxes = colours
@@ -123,7 +127,7 @@ local function make_palette(canvas)
 end
 
 
--- Returns the letters of one colour in a row of six pixels, with repeats counted.
+-- Returns the letters of one colour in a band of six rows; repetitions are compressed.
 local function run_lengths(masks, width)
   local parts, x = {}, 0
   while x < width do
@@ -138,7 +142,7 @@ local function run_lengths(masks, width)
 end
 
 
--- Returns the colours of six rows, each with the letters of its pixels.
+-- Returns a band of six rows: for each of its colours the letters of all columns.
 local function band_text(canvas, top, number)
   local masks, seen = {}, {}
   for j = 0, min(ROWS, canvas.height - top) - 1 do
@@ -159,8 +163,8 @@ local function band_text(canvas, top, number)
 end
 
 
---- Returns the text that makes a terminal show the drawing.
--- @param canvas of pixels (`tycho.viz.raster`)
+--- Returns the text that shows the drawing in a terminal.
+-- @param canvas a `tycho.viz.raster` canvas
 -- @treturn string
 function sixel.encode(canvas)
   local palette, n, number = make_palette(canvas)

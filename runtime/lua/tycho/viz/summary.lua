@@ -1,8 +1,8 @@
---- The table of a network: one block per node with its output shape, parameters and inputs.
+--- The table of a network: one block for each node, with its output shape, parameters and inputs.
 --
 -- Parameters are the variables that are neither inputs nor auxiliary states. Their sizes are
--- inferred; each counts once, at the first node that reads it. The reference instead counts those
--- of four operators from the size of an input's second axis.
+-- inferred; each counts once, at the first node that reads it. The reference instead counts
+-- parameters of four operators from the size of an input's second axis.
 --
 -- @module tycho.viz.summary
 
@@ -15,7 +15,7 @@ local tables = require "tycho.core.tables"
 
 local viz_summary = {}
 
--- Returns the inferred result for every output of every node, variables included: name -> result.
+-- Returns the inferred shape or type of every output of every node, variables included, by name.
 local function inferred(symbol, kind, given, func)
   local inside = symbol:get_internals()
   local _, found = inference.results(inside, kind,
@@ -30,9 +30,9 @@ end
 
 --- Returns the shapes of all outputs by name.
 -- @tparam Symbol symbol
--- @tparam[opt] table given shapes by argument name; nil: none are asked for
+-- @tparam[opt] table given shapes by argument name; nil: returns nil
 -- @string func for errors
--- @treturn table name -> shape, or nil; E(shape) when they do not follow from what was given
+-- @treturn ?table name -> shape; E(shape) if the given shapes do not determine all others
 function viz_summary.shapes(symbol, given, func)
   local shapes = given and inferred(symbol, inference.SHAPES, given, func)
   for name, shape in pairs(shapes or {}) do
@@ -47,7 +47,7 @@ function viz_summary.shapes(symbol, given, func)
 end
 
 
---- Returns element types of all outputs by name; unknown ones are left out.
+--- Returns the element types of all outputs by name, except for unknown ones.
 function viz_summary.dtypes(symbol, given, func)
   return given and inferred(symbol, inference.DTYPES, given, func)
 end
@@ -61,7 +61,7 @@ end
 
 -- Rows --------------------------------------------------------------------------------------------
 
--- Inputs of operators that hold parameters, and ends of the names of parameters
+-- Names of inputs that take parameters, and endings of the names of parameters.
 local PARAMETER_PORTS = tables.positions{ "weight", "bias", "gamma", "beta", "parameters" }
 local PARAMETER_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$", "_parameters$" }
 
@@ -76,8 +76,8 @@ local function has_end(name)
 end
 
 
--- Returns how a graph reads its variables, by node: auxiliary, input (a label or a state), weight
--- (some operator reads it as one) and reader (the first operator).
+-- Returns how a graph uses each variable, by node: auxiliary; input (read as a label or a state);
+-- weight (read as a parameter by some operator); reader (the first operator that reads it).
 local function readings(order)
   local read = {}
   for _, n in ipairs(order) do
@@ -97,7 +97,7 @@ local function readings(order)
 end
 
 
--- Returns the shapes for a batch of twice the size; nil if the network has a fixed one.
+-- Returns the shapes for a batch of twice the size; nil if the network works with one size only.
 local function shapes_of_twice(symbol, given, func)
   local twice = {}
   for name, shape in pairs(given) do
@@ -112,8 +112,8 @@ local function shapes_of_twice(symbol, given, func)
 end
 
 
--- Returns whether a variable is a parameter: nothing that was given as an input, no label or state,
--- nothing that is called data, and nothing whose size follows from the batch.
+-- Returns whether a variable is a parameter: not given as an input, not a label or a state, no name
+-- that ends in "data", and no size that depends on the batch.
 local function is_parameter(variable, r, given, shapes, twice)
   if not r or r.auxiliary or r.input or variable.name:find("data$") then
     return false
@@ -126,7 +126,8 @@ local function is_parameter(variable, r, given, shapes, twice)
 end
 
 
--- Returns, by node, the number of elements of the parameters that the node is the first to read.
+-- Returns, by node, the number of elements of the parameters that the node is the first one to
+-- read.
 local function counts(symbol, order, shapes, given, func)
   local read, twice, found = readings(order), shapes_of_twice(symbol, given, func), {}
   for _, n in ipairs(order) do
@@ -139,8 +140,8 @@ local function counts(symbol, order, shapes, given, func)
 end
 
 
--- Returns the inputs of a node that count as layers: operators and the first argument, not weights,
--- labels and the like.
+-- Returns the inputs of a node that the table lists: operators and the first argument, but no
+-- weights and labels.
 local function layers_before(n, first)
   local list = {}
   for _, input in ipairs(n.inputs) do
@@ -152,11 +153,11 @@ local function layers_before(n, first)
 end
 
 
---- Returns the rows of the table: `{name, op, shape, parameters, inputs}`, op "null" for an
+--- Returns the rows of the table: `{name, op, shape, parameters, inputs}`; op is "null" for an
 -- argument.
 -- @tparam Symbol symbol
 -- @tparam ?table given shapes by argument name
--- @string func for errors; E(shape) when the shapes given do not determine all others
+-- @string func for errors; E(shape) if the given shapes do not determine all others
 function viz_summary.rows(symbol, given, func)
   local order = node.walk(symbol._entries)
   local shapes = viz_summary.shapes(symbol, given or {}, func)
@@ -204,9 +205,9 @@ end
 
 
 --- Returns the table as text.
--- @tparam table rows of `rows`
--- @int length of a line, characters
--- @tparam {number,...} positions where the four columns end: characters, or fractions of the length
+-- @tparam table rows the result of `rows`
+-- @int length of a line in characters
+-- @tparam {number,...} positions ends of the four columns: characters, or fractions of the length
 function viz_summary.text(rows, length, positions)
   local ends, total = column_ends(positions, length), 0
   local lines = { ("_"):rep(length), columns({ "Layer (type)", "Output Shape", "Param #",

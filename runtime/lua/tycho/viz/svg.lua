@@ -1,4 +1,4 @@
---- Pictures as text: the few SVG elements that drawings here are made of.
+--- Writes drawings as SVG text, with the few elements that they need.
 --
 --     local page = svg.page(200, 100)
 --     page:put("rect", { x = 10, y = 10, width = 80, height = 30, fill = "#8dd3c7" },
@@ -6,8 +6,8 @@
 --     page:text(50, 25, "conv1", { ["text-anchor"] = "middle" })
 --     local bytes = page:done()
 --
--- Lengths are pixels, y grows downwards. Attributes are written in order of name, so
--- equal pictures are equal texts.
+-- Lengths are pixels, y grows downwards. Attributes are sorted by name, so equal drawings have
+-- equal text.
 --
 -- @module tycho.viz.svg
 
@@ -22,21 +22,21 @@ local Page = Class:extend("Page")
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }
 
 
---- Returns a text with XML's characters escaped; control characters become spaces.
+--- Returns a text with the special characters of XML escaped; control characters become spaces.
 function svg.escape(text)
   return (tostring(text):gsub('[&<>"]', ESCAPES):gsub("%c", " "))
 end
 
 
---- Returns a number with at most one decimal: "12.5", "3".
+--- Returns a number as text with at most one decimal: "12.5", "3".
 function svg.number(x)
   return (("%.1f"):format(x):gsub("%.0$", ""):gsub("^%-0$", "0"))
 end
 
 
---- Returns the approximate width of a text, in pixels, in the page's sans serif face.
+--- Returns the approximate width of a text, in pixels, in the sans-serif typeface of the page.
 -- @string text
--- @number size of the face, in pixels
+-- @number size of the typeface in pixels
 function svg.text_width(text, size)
   return #text:gsub("[\128-\191]", "") * size * 0.6
 end
@@ -53,7 +53,7 @@ local function open_tag(name, dict)
 end
 
 
---- Adds an element; `tip` is what a viewer shows when the pointer rests on it.
+--- Adds an element; viewers show `tip` when the pointer rests on it.
 -- @string name
 -- @tparam table dict attributes; numbers are rounded to tenths of a pixel
 -- @string[opt] tip
@@ -64,7 +64,7 @@ function Page:put(name, dict, tip)
 end
 
 
---- Adds a line of text whose base line begins (or is centred, see text-anchor) at x, y.
+--- Adds a line of text whose base line begins at x, y (or is centred there, see text-anchor).
 function Page:text(x, y, text, dict)
   local all = { x = x, y = y }
   for key, value in pairs(dict or {}) do
@@ -74,13 +74,13 @@ function Page:text(x, y, text, dict)
 end
 
 
---- Returns the whole picture.
+--- Returns the SVG text.
 function Page:done()
   return table.concat(self, "\n") .. "\n</svg>\n"
 end
 
 
---- Returns an empty white page.
+--- Returns a white page.
 -- @number width
 -- @number height
 function svg.page(width, height)

@@ -1,4 +1,4 @@
---- A canvas that writes SVG: see `tycho.viz.raster` for the common methods of canvases.
+--- A canvas that writes SVG; see `tycho.viz.raster` for the methods that all canvases have.
 --
 -- @module tycho.viz.svg_canvas
 
@@ -12,7 +12,7 @@ local svg_canvas = {}
 
 local ANCHOR = { middle = "middle", right = "end" }
 local BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-local BEST = 9                                           -- compression of PNG
+local BEST = 9                                           -- compression level of PNG
 
 local Canvas = Class:extend("SvgCanvas")
 
@@ -92,7 +92,7 @@ function Canvas:done()
 end
 
 
---- Returns an empty white canvas.
+--- Returns a white canvas.
 -- @number width
 -- @number height
 function svg_canvas.new(width, height)

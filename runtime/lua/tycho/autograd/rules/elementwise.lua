@@ -1,4 +1,4 @@
---- Rules of element-wise operators whose gradients the registry has no formulas of.
+--- Rules of element-wise operators for which the registry has no gradient formulas.
 --
 -- @module tycho.autograd.rules.elementwise
 
@@ -16,14 +16,14 @@ local LEAKY = {
   rrelu = function(s) return { nd.where(nd.greater(s.y[1], 0), s.g[1], s.y[2] * s.g[1]) } end,
 }
 
--- With a slope below 0 the sign of the data does not follow from that of the result.
+-- If the slope is negative, the sign of the data does not follow from that of the result.
 local FOLDED = {
   leaky = formula.rule{ "a > 0 ? g : $slope * g" },
   elu = formula.rule{ "a > 0 ? g : g * $slope * exp(a)" },
 }
 
--- Returns gamma reshaped to the number of axes of data: a vector becomes axis 1, other shapes begin
--- at axis 0; further axes have size 1.
+-- Returns gamma with as many axes as data: a vector becomes axis 1, other shapes start at axis 0;
+-- other axes have size 1.
 local function slopes(s)
   local shape, n = { unpack(s.x[2].shape) }, s.x[1].ndim
   if #shape == 1 and n > 1 then

@@ -1,5 +1,5 @@
---- Gradients of element-wise operators from the core's own formulas (native/op/formula.h), which
--- `ty.op.info(op).gradient` shows. They are computed by calls on arrays, and so recorded.
+--- Gradients of element-wise operators from the core's formulas (native/op/formula.h), which
+-- `ty.op.info(op).gradient` shows. They are computed by calls on arrays, so they can be recorded.
 --
 -- @module tycho.autograd.rules.formula
 
@@ -179,7 +179,7 @@ function Parser:either()
   local no = self:either()
   return function(env)
     local c = condition(env)
-    if not is_array(c) then                              -- only the chosen branch is computed
+    if not is_array(c) then                              -- computes only the chosen branch
       return c ~= 0 and yes(env) or no(env)
     end
     return select_where(c, yes(env), no(env))
@@ -220,9 +220,8 @@ end
 
 -- As rules ----------------------------------------------------------------------------------------
 
--- Metatable of the env of a step, { step = s }: looks letters and parameters up in the step. It is
--- shared by all steps, since a LuaJIT trace keeps the function that it finds there, with its
--- upvalues.
+-- Metatable of the env of a step, { step = s }: looks up letters and parameters in the step. All
+-- steps share it, since a LuaJIT trace keeps the function that it finds there, with its upvalues.
 local Environment = {}
 
 
@@ -239,14 +238,14 @@ function Environment.__index(env, name)
 end
 
 
--- Returns whether a formula calls digamma, for which there is no operator.
+-- Returns whether a formula calls digamma, for which no operator exists.
 local function reads_digamma(text)
   return text:find("%f[%w_]digamma%f[^%w_]") or text:find("%f[%w_]psi%f[^%w_]")
 end
 
 
 --- Returns the rule of an element-wise operator.
--- @tparam {string,...} texts formulas of gradients by input; an empty one: zero
+-- @tparam {string,...} texts formulas of gradients by input; an empty one means zero
 -- @treturn function a rule
 function formula.rule(texts)
   return function(s)
@@ -263,9 +262,9 @@ function formula.rule(texts)
 end
 
 
---- Returns the formulas of gradients by input from the core's text: "a: g * b; b: g * a".
+--- Returns the formulas of gradients by input, from the core's text: "a: g * b; b: g * a".
 -- @string description
--- @treturn ?{string,...} nil: the text has no formulas
+-- @treturn ?{string,...} nil if the text has no formulas
 function formula.texts(description)
   if not description:find("^%l: ") then
     return nil

@@ -1,4 +1,4 @@
---- Operators that pick elements.
+--- Rules of operators that select elements.
 --
 -- @module tycho.autograd.rules.index
 
@@ -51,7 +51,7 @@ function expansions.topk(s)
   return { index.along(x, positions, axis) }
 end
 
--- Returns the second output, the logarithms of the probabilities of the samples; with `get_prob`
+-- Returns the second output, the log-probabilities of the samples, which exists with `get_prob`
 -- only.
 function expansions._sample_multinomial(s)
   local x, drawn = s.x[1], s.y[1]

@@ -1,7 +1,7 @@
---- Gradients of operators by other operators. `rules.find(op)` returns one of two kinds of
--- functions, both called with a step (Visit of `autograd.higher`).
+--- Gradients of operators expressed by other operators. `rules.find(op)` returns one of two kinds
+-- of functions, both called with a step (Visit of `autograd.higher`).
 --
--- - A rule returns the gradients by input; one that is missing is zero.
+-- - A rule returns the gradients by input; a missing one is zero.
 -- - An expansion computes the outputs from the step's inputs by other operators, up to constants,
 --   and returns them; their gradients are then computed in the same way.
 --
@@ -16,7 +16,7 @@ local C, check = native.C, native.check
 
 local rules = {}
 
-local FAMILIES = {                       -- the first one that has an operator is used
+local FAMILIES = {                       -- searched in this order
   require "tycho.autograd.rules.plain", require "tycho.autograd.rules.linear",
   require "tycho.autograd.rules.elementwise", require "tycho.autograd.rules.reduction",
   require "tycho.autograd.rules.normalization", require "tycho.autograd.rules.index",
@@ -28,14 +28,14 @@ local FAMILIES = {                       -- the first one that has an operator i
 
 local text = ffi.new("const char *[1]")
 
--- Returns the core's text about the gradient of an operator: formulas, or words such as "zero".
+-- Returns the core's description of an operator's gradient: formulas, or words such as "zero".
 local function describe_gradient(op)
   check(C.ty_op_gradient(op, text))
   return native.text(text[0])
 end
 
 
--- Serves as the rule of operators whose inputs all get the head gradient itself.
+-- Rule of operators for which the gradient of each input is the head gradient.
 local function pass_gradient(s)
   local grads = {}
   for i in ipairs(s.x) do
@@ -47,8 +47,8 @@ end
 
 local known = {}                         -- name of an operator -> its row
 
--- Returns a new row: rule and expand may be nil; zero: no gradient goes through the operator; loss:
--- it has gradients without head gradients.
+-- Returns a new row: rule and expand may be nil; zero: whether the gradients are always zero; loss:
+-- whether there are gradients without head gradients.
 local function look_up_operator(op)
   local found, how = {}, describe_gradient(op)
   local texts = formula.texts(how)
@@ -66,14 +66,14 @@ local function look_up_operator(op)
 end
 
 
--- Returns { rule, expand, zero, loss } of an operator, which is looked up once.
+-- Returns { rule, expand, zero, loss } of an operator; each operator is looked up once.
 local function get_row(op)
   known[op] = known[op] or look_up_operator(op)
   return known[op]
 end
 
 
---- Returns the rule or the expansion of an operator; both nil: there is none.
+--- Returns the rule or the expansion of an operator; both are nil if there is none.
 -- @string op name
 -- @treturn ?function rule
 -- @treturn ?function expansion
@@ -82,7 +82,7 @@ function rules.find(op)
 end
 
 
---- Returns whether no gradient goes through an operator.
+--- Returns whether the gradients of an operator are always zero.
 -- @tparam ?string op name; nil: a function of Lua
 function rules.is_zero(op)
   return op ~= nil and get_row(op).zero
@@ -121,9 +121,10 @@ local function parse_value(kind, v)
 end
 
 
---- Returns the parameters of an operator as values: numbers, booleans, lists, texts; nil for None.
+--- Returns the parameters of an operator as values: numbers, booleans, lists, strings; nil for
+-- None.
 -- @string op name
--- @tparam table attrs texts by name; defaults for others
+-- @tparam table attrs strings by name; missing ones have their defaults
 -- @treturn table values by name
 function rules.parameters(op, attrs)
   local p = {}
@@ -135,8 +136,8 @@ function rules.parameters(op, attrs)
 end
 
 
---- Returns the value of a parameter as formulas read it: a choice as its position, from 0, a
--- boolean as 0 or 1.
+--- Returns the value of a parameter as formulas use it: a choice as its position, from 0, a boolean
+-- as 0 or 1.
 function rules.number(op, name, v)
   if type(v) == "boolean" then
     return v and 1 or 0

@@ -1,4 +1,4 @@
---- Linear algebra. Matrices are the last two axes.
+--- Rules of linear algebra. Matrices are the last two axes.
 --
 -- @module tycho.autograd.rules.linalg
 
@@ -31,7 +31,7 @@ local function make_matrix(x, f)
 end
 
 
--- Returns the lower triangle; its diagonal times d.
+-- Returns the lower triangle, with its diagonal multiplied by d.
 local function take_lower(a, d)
   return a * make_matrix(a, function(i, k) return i > k and 1 or i == k and d or 0 end)
 end
@@ -42,7 +42,7 @@ local function make_identity(a)
 end
 
 
--- Returns one number per matrix, with two more axes of size 1.
+-- Returns one number per matrix in a shape with two more axes of size 1.
 local function widen(v, a)
   local shape = { unpack(a.shape) }
   shape[#shape - 1], shape[#shape] = 1, 1

@@ -1,10 +1,11 @@
---- Operators that are linear in their inputs, or in each of several inputs that are multiplied.
+--- Rules of operators that are linear in their inputs, or in each of several inputs that are
+-- multiplied.
 --
 -- The core's gradient suffices for derivatives of any order. For y = f(x) and head gradient g let
 -- T(g, x) = sum(g f(x)). The gradient of input i is dT/dx_i, which is linear in g and in the other
 -- factors of its term. It is recorded as a function (autograd/function.lua). Let h be the gradient
--- that comes back for dT/dx_i: the gradient with respect to g is then f with h in place of x_i, and
--- the one with respect to another factor is the core's gradient of f with h in place of x_i.
+-- that comes back for dT/dx_i: then the gradient with respect to g is f with h in place of x_i, and
+-- the gradient with respect to another factor is the core's gradient of f with h in place of x_i.
 --
 -- @module tycho.autograd.rules.linear
 
@@ -19,8 +20,8 @@ local modes = require "tycho.autograd.modes"
 local C = native.C
 local NULL = gradients.request("null")
 
--- Operator -> its terms, separated by commas: "data weight, bias" is a product of two inputs plus
--- one input alone; "*" is the sum of all inputs. The result is constant in other inputs.
+-- Operator -> its terms, separated by commas: "data weight, bias" is a product of two inputs plus a
+-- single input; "*" is the sum of all inputs. The result is constant in other inputs.
 local TERMS = {}
 
 local function add_terms(terms, names)
@@ -62,7 +63,7 @@ local WITHOUT_CONSTANT = {
   _image_normalize = { mean = "(0,)" },
 }
 
--- Names of inputs in which an operator is not linear, though it has their gradients.
+-- Names of inputs in which an operator is not linear, although it computes their gradients.
 local OTHERS = { offset = true, mask = true, trans = true }
 
 
@@ -108,7 +109,8 @@ local function describe_calls(s, terms)
 end
 
 
--- Returns the outputs of the operator for inputs x. flat: attributes, without constants by default.
+-- Returns the outputs of the operator for inputs x. flat: attributes; default: those without
+-- constants.
 local function apply_operator(c, x, flat)
   return call.many(c.op, "autograd.grad", x, #x, flat or c.homogeneous, {}, c.nout)
 end
@@ -119,8 +121,8 @@ local function zeros_like(x)
 end
 
 
--- Calls the operator while recording is on, and lets the core write the gradients of `variables`
--- into `results`.
+-- Calls the operator with recording on, and lets the core write the gradients of `variables` into
+-- `results`.
 local function run_core_backward(c, inputs, g, variables, results)
   local heads, grads = apply_operator(c, inputs, c.flat), {}
   for k = 1, c.nout do
@@ -148,8 +150,9 @@ end
 
 local record_gradients
 
--- The object of a recorded gradient (functions.record). Inputs of that step are the head gradients,
--- then the operator's inputs; outputs are the gradients of the inputs at the positions in `wanted`.
+-- The object of a recorded gradient (functions.record). The inputs of that step are the head
+-- gradients, then the operator's inputs; its outputs are the gradients of the inputs at the
+-- positions in `wanted`.
 local Pull = { class_name = "autograd.grad" }
 Pull.__index = Pull
 
@@ -170,7 +173,7 @@ end
 
 
 -- Returns the inputs with h in place of the r-th factor of each term (zeros for terms without one),
--- or nil if no h is among them; and the positions of the other factors of terms that have an h.
+-- or nil if no h is among them; and the positions of the other factors of terms with an h.
 local function replace_factors(c, x, h, r)
   local inputs, rest, any = { unpack(x) }, {}, false
   for _, term in ipairs(c.terms) do
@@ -224,8 +227,7 @@ function Pull:backward(...)
 end
 
 
--- Returns the gradients of the inputs at the positions in `wanted`; they are recorded if recording
--- is on.
+-- Returns the gradients of the inputs at the positions in `wanted`, recorded if recording is on.
 function record_gradients(c, x, g, wanted)
   local inputs = { unpack(g, 1, c.nout) }
   for i, v in ipairs(x) do
@@ -243,7 +245,7 @@ local linear = {}
 
 --- Returns the gradients of a step's inputs.
 -- @tparam Visit s the step, see `autograd.higher`
--- @string terms as in TERMS
+-- @string terms in the form of TERMS
 -- @treturn table gradients by input
 function linear.gradients(s, terms)
   local c, wanted, grads = describe_calls(s, terms), {}, {}

@@ -1,4 +1,4 @@
---- Losses, densities.
+--- Rules of losses and of densities.
 --
 -- @module tycho.autograd.rules.loss
 
@@ -9,10 +9,10 @@ local tables = require "tycho.core.tables"
 local loss = { rules = {}, expansions = {} }
 local rules, expansions = loss.rules, loss.expansions
 
--- Outputs with a gradient of their own ------------------------------------------------------------
+-- Outputs that define their gradient --------------------------------------------------------------
 
--- The output is computed again from the input: the derivative of the step's own output would be
--- the gradient of the loss.
+-- The output is computed again from the input, since the derivative of the step's own output would
+-- be the gradient of the loss.
 
 -- Returns the rule of a regression output: its gradient is f(output, label) * grad_scale / (number
 -- of elements of a sample).
@@ -59,7 +59,7 @@ local function divisor(p, label, outer, inner)
 end
 
 
--- Returns the softmax less the labels, as (outer, classes, inner).
+-- Returns the softmax minus the labels, as (outer, classes, inner).
 local function softmax_gap(y, label, p)
   local outer, classes, inner = unpack(y.shape)
   local rows = label:reshape{ outer, inner }
@@ -135,7 +135,7 @@ local LAWS = {
   end,
 }
 
--- Returns parameters with as many axes as the samples: each parameter has a block of samples.
+-- Returns parameters with as many axes as the samples; each parameter has a block of samples.
 local function widen(v, x)
   local shape = { unpack(v.shape) }
   for k = #shape + 1, x.ndim do

@@ -1,4 +1,4 @@
---- Normalizations and softmax.
+--- Rules of normalizations and softmax.
 --
 -- @module tycho.autograd.rules.normalization
 

@@ -1,6 +1,6 @@
 --- Rules of linear operators and products whose gradients are one or two calls. Unlike those of
--- rules/linear.lua, which serves the other cases, they record no function of Lua and compute
--- nothing twice.
+-- rules/linear.lua, which serves the other cases, they record no Lua function and compute nothing
+-- twice.
 --
 -- @module tycho.autograd.rules.plain
 

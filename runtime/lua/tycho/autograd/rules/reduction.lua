@@ -1,4 +1,4 @@
---- Reductions over axes that are not linear.
+--- Rules of reductions over axes.
 --
 -- @module tycho.autograd.rules.reduction
 
@@ -7,7 +7,7 @@ local nd = require "tycho.ndarray"
 local reduction = { rules = {}, expansions = {} }
 local rules, expansions = reduction.rules, reduction.expansions
 
--- Returns an output reshaped to its shape with keepdims.
+-- Returns an output in the shape that it would have with keepdims.
 local function keep_axes(s, v)
   local shape, given, named = { unpack(s.x[1].shape) }, s.p.axis, {}
   given = type(given) == "number" and { given } or given or {}

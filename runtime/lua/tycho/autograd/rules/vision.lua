@@ -1,4 +1,4 @@
---- Pooling, sampling of images, attention.
+--- Rules of pooling, of sampling of images, and of attention.
 --
 -- @module tycho.autograd.rules.vision
 
@@ -11,8 +11,8 @@ local rules, expansions = vision.rules, vision.expansions
 
 -- Pooling -----------------------------------------------------------------------------------------
 
--- Returns x with `before` elements of -inf in front of it along an axis, from 0, and then filled up
--- with -inf, or cut, to n elements.
+-- Returns x with `before` elements of -inf in front of it along an axis, from 0, and then extended
+-- by -inf, or cut, to n elements.
 local function frame_axis(x, axis, before, n)
   local parts, size = {}, x.shape[axis + 1]
   local function frame(width)
@@ -62,7 +62,8 @@ local function list_windows(s)
 end
 
 
--- Returns the largest element of each window. `pick` sends its gradient to the first of equal ones.
+-- Returns the largest element of each window. `pick` passes its gradient to the first of several
+-- equal ones.
 local function max_pooling(s)
   local all = list_windows(s)
   return nd.pick(all, nd.argmax(all, { axis = 0 }), { axis = 0 })
@@ -95,8 +96,8 @@ rules.Pooling_v1 = rules.Pooling
 
 -- Sampling ----------------------------------------------------------------------------------------
 
--- Samples data (n, c, h, w) by linear interpolation at the positions of grid (n, 2, rows, columns):
--- x first, both from -1 to 1.
+-- Samples data (n, c, h, w) by linear interpolation at the positions in grid (n, 2, rows, columns),
+-- x before y, both from -1 to 1.
 local function sample_images(data, grid)
   local n, c, h, w = unpack(data.shape)
   local rows, columns = grid.shape[3], grid.shape[4]

@@ -25,7 +25,7 @@ local SPEC = {
 
 
 -- Reads the options and makes the parameters of a deformable convolution. numbers: how many numbers
--- the convolution of the offsets computes for each point of a window.
+-- the convolution that computes the offsets has for each point of a window.
 local function set_up(self, a, func, numbers)
   layer.word(func, "layout", a.layout, { "NCHW" })
   self._kernel = layer.sizes(func, "kernel_size", a.kernel_size, 2)
@@ -96,14 +96,14 @@ local function define(name, hint, numbers, forward)
 end
 
 
---- Convolves images (N, C, H, W) with offsets of the points of each window, which it learns.
--- Options as of Conv2D, and num_deformable_group.
+--- Convolves images (N, C, H, W); the offsets of the points of each window are learned. Options as
+-- for Conv2D, and num_deformable_group.
 -- @type DeformableConvolution
 define("DeformableConvolution", "deformable_conv", 2, function(self, x)
   return convolve(self, F.contrib.DeformableConvolution, x, compute_offsets(self, x))
 end)
 
---- Convolves as DeformableConvolution does, with learned weights of the points of each window.
+--- Convolves like DeformableConvolution, with learned weights of the points of each window.
 -- @type ModulatedDeformableConvolution
 define("ModulatedDeformableConvolution", "modulated_deformable_conv", 3, function(self, x)
   local numbers, split = compute_offsets(self, x), 2 * self._points

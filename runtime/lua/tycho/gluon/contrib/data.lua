@@ -1,4 +1,4 @@
---- `ty.gluon.contrib.data`: a sampler that goes through the data in strides.
+--- `ty.gluon.contrib.data`: a sampler that visits the data in strides.
 --
 -- @module tycho.gluon.contrib.data
 
@@ -13,8 +13,8 @@ local data = {}
 local INTERVAL = args.form("gluon.contrib.data.IntervalSampler", { { "length", "positive" },
   { "interval", "positive" }, { "rollover", "boolean", true } })
 
---- Gives every `interval`-th number below `length`, from 0; with rollover then those from 1, from 2
--- and so on, until all were given.
+--- Returns every `interval`-th number below `length`, from 0; with rollover then those from 1, from
+-- 2 and so on, until all numbers were returned.
 -- @type IntervalSampler
 local IntervalSampler = Sampler:extend("IntervalSampler")
 data.IntervalSampler = IntervalSampler

@@ -1,5 +1,5 @@
---- What the reference keeps under contrib: `ty.gluon.contrib`, with `nn`, `cnn`, `rnn`, `data` and
--- `estimator`.
+--- The contrib part of the reference's gluon: `ty.gluon.contrib`, with `nn`, `cnn`, `rnn`, `data`
+-- and `estimator`.
 --
 -- @module tycho.gluon.contrib
 
@@ -8,7 +8,7 @@ local namespace = require "tycho.core.namespace"
 
 local contrib = {}
 
--- name -> module, loaded when it is first named
+-- name -> module, which is loaded on first use
 local PARTS = {
   cnn = "tycho.gluon.contrib.cnn",
   nn = "tycho.gluon.contrib.nn",

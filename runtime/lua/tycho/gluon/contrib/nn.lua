@@ -1,4 +1,5 @@
---- Further layers, which `ty.gluon.nn` has too: `ty.gluon.contrib.nn`.
+--- Layers of the reference's contrib, most of which are also in `ty.gluon.nn`:
+-- `ty.gluon.contrib.nn`.
 --
 -- @module tycho.gluon.contrib.nn
 

@@ -1,6 +1,6 @@
---- Further cells: `ty.gluon.contrib.rnn`.
+--- Cells of the reference's contrib: `ty.gluon.contrib.rnn`.
 --
--- In convolutional cells the maps of input and state are convolutions, and states are images.
+-- Convolutional cells apply convolutions to input and state, and states are images.
 -- `dynamic_unroll` runs a cell over a sequence as a loop of the graph.
 --
 -- @module tycho.gluon.contrib.rnn
@@ -24,7 +24,7 @@ local contrib = { LSTMPCell = cells.LSTMPCell,
 
 local LAYOUTS = { { "NCW", "NWC" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 
--- The base of convolutional cells.
+-- The base class of convolutional cells.
 local ConvCell = base.HybridRecurrentCell:extend("ConvCell")
 
 
@@ -39,7 +39,8 @@ local function convolved(sizes, kernel, pad, dilate)
 end
 
 
--- Returns a shape of channels and sizes. first: the channels come first in the layout, else last.
+-- Returns a shape of channels and sizes. first: whether the channels come first in the layout, else
+-- last.
 local function with_channels(channels, sizes, first)
   local list = { unpack(sizes) }
   table.insert(list, first and 1 or #list + 1, channels)
@@ -211,7 +212,7 @@ local DYNAMIC = args.form("contrib.rnn.dynamic_unroll", {
 })
 
 -- Returns the body of the loop. With valid lengths, the last state counts the steps, and samples
--- beyond their length keep their states.
+-- that have ended keep their states.
 local function make_body(cell, valid_length)
   if valid_length == nil then
     return function(x, states)
@@ -232,12 +233,11 @@ local function make_body(cell, valid_length)
 end
 
 
---- Runs a cell over a sequence as a loop of the graph. The length need not be known when it is
--- traced.
--- @tparam table options cell; inputs: one tensor of the layout; begin_state: list of states;
+--- Runs a cell over a sequence as a loop of the graph. The length need not be known during tracing.
+-- @tparam table options cell; inputs: one tensor in the layout; begin_state: list of states;
 --   drop_inputs = 0, drop_outputs = 0: probabilities of dropout; layout = "TNC" or "NTC";
 --   valid_length: array (batch)
--- @return outputs as one tensor of the layout
+-- @return outputs as one tensor in the layout
 -- @return list of the last states
 function contrib.dynamic_unroll(...)
   local func = "contrib.rnn.dynamic_unroll"

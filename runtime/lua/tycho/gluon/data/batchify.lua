@@ -4,8 +4,8 @@
 --       gluon.data.batchify.stack)
 --     local loader = gluon.data.DataLoader{ set, batch_size = 8, batchify_fn = f }
 --
--- A function of this kind is called with the list of samples, each a value or a list of values, and
--- returns the fields of the batch.
+-- Such a function is called with the list of samples, each a value or a list of values, and returns
+-- the fields of the batch.
 --
 -- @module tycho.gluon.data.batchify
 
@@ -54,8 +54,8 @@ local function are_whole(list)
 end
 
 
--- Returns numbers and booleans as an array. dtype: of the array that they come from, nil: float32;
--- whole: use dtype only if all numbers are whole, else float32.
+-- Returns numbers and booleans as an array. dtype: that of the array they come from, nil: float32;
+-- whole: whether to use dtype only if all numbers are whole, else float32.
 local function stack_numbers(list, dtype, whole, func)
   check_kinds(list, is_number, "a number", func)
   local plain = {}
@@ -141,11 +141,11 @@ function make_batch(list, dtype, whole, func)
 end
 
 
---- Returns one field of a batch: arrays stacked, numbers as an array, lists field by field, other
--- values as the list that they are in (not for users).
+--- Returns one field of a batch: arrays are stacked, numbers become an array, lists become one
+-- field per position, other values stay in their list (not for users).
 -- @tparam table list the values
 -- @tparam ?string dtype of an array of numbers, nil: float32
--- @tparam ?bool whole use dtype only if all numbers are whole, else float32
+-- @tparam ?bool whole whether to use dtype only if all numbers are whole, else float32
 -- @string func name of the caller, for errors
 batchify.field = make_batch
 
@@ -162,7 +162,8 @@ end
 
 
 --- Makes a batch in the usual way. Arrays are stacked along a new axis 0, numbers become a float32
--- array of shape (batch), lists of values are taken field by field, other values stay in a list.
+-- array of shape (batch), lists of values become one field per position, other values stay in a
+-- list.
 -- @tparam table samples list of samples
 -- @return a field for each value of a sample
 -- @raise E(`type`) for samples of different kinds, E(`shape`), E(`dtype`) for arrays that differ
@@ -185,7 +186,7 @@ function batchify.stack(samples)
 end
 
 
--- Returns an array as it is; a number, or a nested list of numbers, as a float32 array.
+-- Converts a number or a nested list of numbers to a float32 array; an array is returned unchanged.
 local function as_array(v)
   if is_array(v) then
     return v
@@ -194,8 +195,8 @@ local function as_array(v)
 end
 
 
--- Returns the shape that holds all arrays of a list. Raises E(shape) where they differ on other
--- axes than `axis` (from 1; nil: any), E(dtype) for another dtype.
+-- Returns the shape that holds all arrays of a list. Raises E(shape) if they differ on other axes
+-- than `axis` (from 1; nil: any), E(dtype) if their dtypes differ.
 local function find_longest(list, axis, func)
   local shape = list[1].shape
   for i, x in ipairs(list) do
@@ -232,7 +233,7 @@ end
 local PAD = args.form("gluon.data.batchify.pad", { { "axis", "integer?" }, { "val", "number", 0 },
   { "dtype", "dtype?" } })
 
--- Returns samples as one array, filled up to the largest; a: arguments of `pad`.
+-- Returns samples as one array, padded to the largest sample; a: arguments of `pad`.
 local function pad_samples(samples, a)
   local func = "gluon.data.batchify.pad"
   check_samples(samples, func)
@@ -253,12 +254,12 @@ local function pad_samples(samples, a)
 end
 
 
---- Returns a function that fills samples up to the longest one and stacks them along a new axis 0.
+--- Returns a function that pads samples to the longest one and stacks them along a new axis 0.
 -- Samples are arrays of one dtype, numbers, or nested lists of numbers (float32).
 -- @int[opt] axis along which samples may differ, from 0, negative from the end; nil: all axes. A
 --   difference on another axis is E(`shape`)
--- @number[opt=0] val value of the elements that are filled in
--- @tparam[opt] table options dtype: of the batch; that of the samples by default
+-- @number[opt=0] val value of the padding
+-- @tparam[opt] table options dtype: of the batch; default: that of the samples
 -- @treturn function of a list of samples: returns an array
 function batchify.pad(...)
   local a = PAD(...)
@@ -268,7 +269,8 @@ function batchify.pad(...)
 end
 
 
--- Returns the results of functions, each called with the list of one value of all samples.
+-- Returns the results of functions, each called with the list of the values of all samples at one
+-- position.
 local function run_group(list, samples)
   local fields = {}
   for k, f in ipairs(list) do
@@ -289,9 +291,9 @@ local function run_group(list, samples)
 end
 
 
---- Returns a function that makes each field of a batch by a function of its own.
--- @param ... functions, or a list of them: one for each value of a sample, called with the list of
---   that value of all samples
+--- Returns a function that makes each field of a batch with a separate function.
+-- @param ... functions, or a list of functions: one for each value of a sample, called with the
+--   list of this value of all samples
 -- @treturn function of a list of samples: returns a field for each function. Samples with another
 --   number of values are E(`value`)
 function batchify.group(...)

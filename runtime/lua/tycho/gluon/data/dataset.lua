@@ -35,7 +35,7 @@ dataset.Dataset = Dataset
 fields.give(Dataset, {})
 
 
--- Returns one value as it is, several as a list.
+-- Returns a single value itself, several values as a list.
 local function pack_values(...)
   if select("#", ...) > 1 then
     return { ... }
@@ -97,7 +97,7 @@ end
 -- Lists -------------------------------------------------------------------------------------------
 
 --- A Lua list, or any object with `len` and `get`, as a data set: `SimpleDataset(list)`. An entry
--- that is a list of two or more has several values.
+-- that is a list of two or more values is a sample with several values.
 -- @type SimpleDataset
 local SimpleDataset = Dataset:extend("SimpleDataset")
 dataset.SimpleDataset = SimpleDataset
@@ -130,7 +130,7 @@ local function get_length(data)
 end
 
 
--- Returns sample i (from 0) of a source; of an array of one dimension it is a number.
+-- Returns sample i (from 0) of a source; a number for an array of one dimension.
 local function get_sample(data, i)
   if is_array(data) then
     local x = data[i]
@@ -159,14 +159,14 @@ end
 -- Arrays ------------------------------------------------------------------------------------------
 
 --- Arrays, lists or data sets of equal length, side by side: `ArrayDataset(images, labels)`. A
--- sample has a value of each; entry i along axis 0 of an array, a number for an array of one
+-- sample has one value of each: entry i along axis 0 of an array, a number for an array of one
 -- dimension.
 -- @type ArrayDataset
 local ArrayDataset = Dataset:extend("ArrayDataset")
 dataset.ArrayDataset = ArrayDataset
 
--- Returns the list of sources and their number. A single table of tables is the list of sources
--- itself; a single table of numbers or texts is one source.
+-- Returns the list of sources and their number. A single table of tables is the list of sources; a
+-- single table of numbers or strings is one source.
 local function list_sources(n, first, ...)
   if n == 1 and is_plain(first) and type(first[1]) == "table" then
     return first, #first
@@ -175,7 +175,7 @@ local function list_sources(n, first, ...)
 end
 
 
---- @param ... arrays, lists, data sets. Different lengths are E(`shape`), other values E(`type`)
+--- @param ... arrays, lists, data sets; E(`shape`) if lengths differ, E(`type`) for other values
 function ArrayDataset:init(...)
   local list, n = list_sources(select("#", ...), ...)
   if n == 0 then
@@ -235,8 +235,8 @@ dataset.RecordFileDataset = RecordFileDataset
 
 local RECORDS = args.form("gluon.data.RecordFileDataset", { { "filename", "path" } })
 
---- @string filename path of the records. The index has the same path with `.idx` in place of the
---   ending. A file that is missing is E(`io`)
+--- @string filename path of the records; E(`io`) if it is missing. The index has the same path with
+--   `.idx` in place of the ending
 function RecordFileDataset:init(...)
   self:_open(RECORDS(...).filename)
 end
@@ -286,7 +286,7 @@ plan.describe(Sampled.get, function(self)
 end)
 
 
--- Samples of another data set after a function of all their values.
+-- Samples of another data set, changed by a function of all their values.
 local Transformed = Dataset:extend("TransformedDataset")
 
 function Transformed:init(base, f)
@@ -309,7 +309,7 @@ plan.describe(Transformed.get, function(self)
 end)
 
 
--- Samples of another data set after a function of their first value.
+-- Samples of another data set, changed by a function of their first value.
 local TransformedFirst = Transformed:extend("TransformedDataset")
 
 local function change_first(f, x, ...)
@@ -327,7 +327,7 @@ plan.describe(TransformedFirst.get, function(self)
 end)
 
 
--- Returns a data set of all samples of another one, read now.
+-- Returns a data set of all samples of another one, which are read at once.
 local function evaluate(set)
   local list = {}
   for i = 0, set:len() - 1 do
@@ -346,9 +346,10 @@ local TRANSFORM = { { "fn", "function" }, { "lazy", "boolean", true } }
 local ALL, FIRST = args.form("Dataset:transform", TRANSFORM),
   args.form("Dataset:transform_first", TRANSFORM)
 
---- Returns a data set of the samples after a function of all their values.
+--- Returns a data set whose samples are changed by a function of all their values.
 -- @tparam function fn called as fn(values of a sample ...): returns the new values; may be a block
--- @bool[opt=true] lazy true: fn is called each time a sample is read; false: for all samples now
+-- @bool[opt=true] lazy true: fn is called whenever a sample is read; false: it is called for all
+--   samples now
 -- @treturn Dataset
 function Dataset:transform(...)
   local a = ALL(...)
@@ -357,9 +358,9 @@ function Dataset:transform(...)
 end
 
 
---- Returns a data set of the samples after a function of their first value; the others stay.
+--- Returns a data set whose samples are changed by a function of their first value.
 -- @tparam function fn called as fn(first value): returns the new one; may be a block
--- @bool[opt=true] lazy as of `transform`
+-- @bool[opt=true] lazy as for `transform`
 -- @treturn Dataset
 function Dataset:transform_first(...)
   local a = FIRST(...)
@@ -400,8 +401,8 @@ end
 
 local SHARD = args.form("Dataset:shard", { { "num_shards", "positive" }, { "index", "integer" } })
 
---- Returns one of several consecutive parts, whose lengths differ by at most one: the first ones
--- are longer.
+--- Returns one of several consecutive parts, whose lengths differ by at most one; the first parts
+-- are the longer ones.
 -- @int num_shards number of parts, at least 1
 -- @int index of the part, from 0; another one is E(`value`)
 -- @treturn Dataset
@@ -422,7 +423,7 @@ end
 local TAKE = args.form("Dataset:take", { { "count", "integer?" } })
 
 --- Returns a data set of the first samples.
--- @int[opt] count number of samples; all of them where there are fewer, or without it
+-- @int[opt] count number of samples; default, and for larger numbers: all samples
 -- @treturn Dataset
 function Dataset:take(...)
   local count = TAKE(...).count or self:len()
@@ -436,8 +437,8 @@ end
 
 local SAMPLE = args.form("Dataset:sample", { { "sampler", "any" } })
 
---- Returns a data set of the samples whose numbers a sampler gives now.
--- @tparam Sampler sampler of numbers from 0; one that is no sample is E(`index`)
+--- Returns a data set of the samples whose numbers a sampler returns now.
+-- @tparam Sampler sampler of numbers from 0; a number that is not a sample's is E(`index`)
 -- @treturn Dataset
 function Dataset:sample(...)
   local numbers = SAMPLE(...).sampler

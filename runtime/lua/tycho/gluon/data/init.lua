@@ -7,8 +7,9 @@
 --       shuffle = true, num_workers = 2 }
 --     for images, labels in loader do ... end              -- each loop is a new epoch
 --
--- The parts: `data.dataset`, `data.sampler`, `data.batchify`, `data.loader`; `data.plan` (what of a
--- data set the native threads do), `data.stream` (random numbers of a sample); `data.vision`.
+-- The parts: `data.dataset`, `data.sampler`, `data.batchify`, `data.loader`; `data.plan` (which
+-- parts of a data set's work native threads do), `data.stream` (random numbers of a sample);
+-- `data.vision`.
 --
 -- @module tycho.gluon.data
 

@@ -7,9 +7,9 @@
 -- in Lua run on the thread of the loop, between two batches. The batches are the same for any
 -- number of workers. Arrays of a data set must not be written to while a loop runs.
 --
--- A batch has a stage: "origin" (the threads make its samples), "middle" (Lua changes them),
--- "suffix" (the threads stack them), "done". Where Lua has nothing to do, the threads stack the
--- batch in "origin", and "done" follows.
+-- A batch has a stage: "origin" (threads make its samples), "middle" (Lua functions change them),
+-- "suffix" (threads stack them), "done". If Lua has nothing to do, the threads stack the batch in
+-- "origin", and "done" follows.
 --
 -- @module tycho.gluon.data.loader
 
@@ -35,16 +35,17 @@ local rawequal, select, unpack = rawequal, select, unpack
 local FUNC = "gluon.data.DataLoader"
 local WAIT_MS = 100                                      -- longest wait without a look for Ctrl-C
 
--- Positions of batches in the random numbers of an epoch, for `batchify_fn`, begin here: no sample
--- has a position as high.
+-- Positions of batches in the random numbers of an epoch, for `batchify_fn`, begin here, above all
+-- positions of samples.
 local BATCH_POSITION = 2 ^ 48
 
 
 -- Epochs ------------------------------------------------------------------------------------------
 
 -- One pass over a data set. Fields: loader, plan (plan.compile), numbers (iterator of the sampler),
--- seed and epoch (stream.key), suffix_seed, queue (batches under way, the next one first), position
--- (number of samples begun), native (the threads; nil once closed), ended (the sampler has ended).
+-- seed and epoch (stream.key), suffix_seed, queue (unfinished batches, the next one first),
+-- position (number of samples begun), native (the threads; nil after close), ended (whether the
+-- sampler has ended).
 local Epoch = Class:extend("Epoch")
 
 local new_loader = ffi.new("ty_loader *[1]")
@@ -54,7 +55,7 @@ function Epoch:init(loader)
   self.plan = plan.compile(plan.of(loader._dataset))
   self.numbers = loader._batch_sampler:iter()
   self.seed, self.epoch = stream.key(self.plan.draws or loader._batchify ~= nil)
-  -- transforms that follow those of Lua draw from streams of their own
+  -- transforms after those in Lua draw from separate streams
   self.suffix_seed = C.ty_sample_seed(self.seed, self.epoch, -1ULL)
   self.queue, self.position = {}, 0
   check(C.ty_loader_new(loader._workers, new_loader), FUNC)
@@ -73,9 +74,9 @@ end
 
 local spec, id = ffi.new("ty_batch_spec"), ffi.new("int64_t[1]")
 
--- Gives a batch to the threads. source: a native source; given: by sample a list of arrays, nil if
--- the source reads the samples itself; seed: of random transforms; stack: make a batch of the
--- samples.
+-- Submits a batch to the threads. source: a native source; given: for each sample a list of arrays,
+-- nil if the source reads the samples; seed: of random transforms; stack: whether to make a batch
+-- of the samples.
 local function submit_batch(self, batch, source, given, seed, stack)
   local n = #batch.origin
   local numbers = ffi.new("int64_t[?]", n, batch.origin)
@@ -114,8 +115,8 @@ end
 
 
 -- Sets the numbers of a batch's samples from the sampler's list: `batch.numbers`, and
--- `batch.origin`, the numbers in the original data set. Raises E(type) if the list is not a list of
--- numbers.
+-- `batch.origin`, the numbers in the original data set. Raises E(type) for a list with other values
+-- than numbers.
 local function read_numbers(self, batch, list)
   if not is_plain(list) or #list == 0 then
     Error.raise{ code = "type", func = FUNC, argument = "batch_sampler",
@@ -141,8 +142,8 @@ local function is_whole(self)
 end
 
 
--- Calls f(self, batch, ...) and returns its result. An error is stored in the batch, and raised
--- when the batch is the next one; E(interrupted) is raised at once.
+-- Calls f(self, batch, ...) and returns its result. An error is stored in the batch and raised when
+-- the batch is the next one; E(interrupted) is raised immediately.
 local function call_guarded(self, batch, f, ...)
   local ok, result = pcall(f, self, batch, ...)
   if ok then
@@ -155,7 +156,7 @@ local function call_guarded(self, batch, f, ...)
 end
 
 
--- Begins the first stage of a batch. list: what the sampler gave.
+-- Begins the first stage of a batch. list: the sampler's numbers.
 local function begin_batch(self, batch, list)
   read_numbers(self, batch, list)
   if self.plan.source then
@@ -175,8 +176,8 @@ local function take_numbers(self)
 end
 
 
--- Adds the sampler's next batch to the queue and begins it; returns false at the end. An error of
--- the sampler becomes the error of a batch, which is the last one.
+-- Adds the sampler's next batch to the queue and begins it; returns false at the end. An error in
+-- the sampler becomes the error of the last batch.
 local function begin_next(self)
   local batch = { position = self.position }
   local ok, list = pcall(take_numbers, self)
@@ -197,8 +198,8 @@ end
 
 local tensor, number, ready = ffi.new("ty_tensor *[1]"), ffi.new("double[1]"), ffi.new("int[1]")
 
--- Returns a field that the threads made, from 0: of the whole batch with row = -1, else of sample
--- `row`, from 0. It is an array or a number.
+-- Returns field number `field`, from 0, that the threads made: of the whole batch if row is -1,
+-- else of sample `row`, from 0. It is an array or a number.
 local function read_field(self, batch, field, row)
   check(C.ty_loader_field(self.native, batch.id, field, row, tensor, number), FUNC)
   if tensor[0] == nil then
@@ -241,7 +242,7 @@ local function apply_changes(changes, list)
 end
 
 
--- Returns the values of sample k, from 1, after the changes that Lua makes.
+-- Returns the values of sample k, from 1, after the changes in Lua.
 local function make_sample(self, batch, k)
   local list
   if self.plan.source then
@@ -253,8 +254,8 @@ local function make_sample(self, batch, k)
 end
 
 
--- Returns an error with the number of the sample in its text. Error objects of the user's own and
--- Lua's text for lack of memory are returned unchanged.
+-- Returns an error with the number of the sample in its text. Error objects of the user, and Lua's
+-- text for lack of memory, are returned unchanged.
 local function name_sample(err, which)
   if type(err) == "string" and err ~= "not enough memory" then
     err = Error.new{ code = "run", func = FUNC, message = err }
@@ -267,8 +268,8 @@ local function name_sample(err, which)
 end
 
 
--- Calls f(...) with the random numbers of sample k, from 1, and returns its result. An error names
--- the sample.
+-- Calls f(...) with the random numbers of sample k, from 1, and returns its result. Errors name the
+-- sample.
 local function for_sample(self, batch, k, seed, f, ...)
   local ok, result = pcall(stream.with, seed, self.epoch, batch.position + k - 1, f, ...)
   if not ok then
@@ -296,7 +297,7 @@ end
 
 local PIXELS = { uint8 = true, float32 = true }
 
--- Returns whether the first value of all samples is an image that native steps can take.
+-- Returns whether the first value of all samples is an image that native steps support.
 local function all_images(samples)
   for _, list in ipairs(samples) do
     local x = list[1]
@@ -308,8 +309,8 @@ local function all_images(samples)
 end
 
 
--- Returns the positions, from 1, of the values that are arrays in host memory in all samples: the
--- threads stack these.
+-- Returns the positions, from 1, of the values that are arrays in host memory in all samples, which
+-- the threads stack.
 local function given_fields(samples)
   local fields = {}
   for f = 1, samples[1].n do
@@ -321,7 +322,8 @@ local function given_fields(samples)
 end
 
 
--- Gives samples that Lua made to the threads, for the steps of the first value and for stacking.
+-- Submits samples that Lua made to the threads, for the native steps of the first value and for
+-- stacking.
 local function submit_samples(self, batch, steps)
   local source = plan.source()
   for _ = 1, #batch.given do
@@ -344,7 +346,7 @@ local function submit_samples(self, batch, steps)
 end
 
 
--- Returns a sample as `batchify_fn` gets it: one value as it is, several in a list.
+-- Returns a sample in the form for `batchify_fn`: a single value itself, several values in a list.
 local function unpack_sample(list)
   if list.n == 1 then
     return list[1]
@@ -358,7 +360,7 @@ local function pack_results(f, ...)
 end
 
 
--- Makes the fields of a batch by `batchify_fn`. Raises E(value) if it returns nothing.
+-- Makes the fields of a batch with `batchify_fn`. Raises E(value) if it returns nothing.
 local function call_batchify(self, batch)
   local samples = {}
   for k, list in ipairs(batch.samples) do
@@ -366,7 +368,7 @@ local function call_batchify(self, batch)
   end
   batch.fields = stream.with(self.suffix_seed, self.epoch, BATCH_POSITION + batch.position,
     pack_results, self.loader._batchify, samples)
-  if batch.fields[1] == nil then                         -- the `for` loop would end here
+  if batch.fields[1] == nil then                         -- would end the `for` loop
     Error.raise{ code = "value", func = FUNC, argument = "batchify_fn", expected = "a batch",
       got = "nil", message = "batchify_fn returned nothing; a return may be missing" }
   end
@@ -406,7 +408,7 @@ local function is_complete(self, list)
 end
 
 
--- Raises E(value) unless the samples of a batch are complete and have equally many values.
+-- Raises E(value) unless the samples of a batch are complete and have the same number of values.
 local function check_samples(self, samples, numbers)
   for k, list in ipairs(samples) do
     if not is_complete(self, list) then
@@ -425,8 +427,8 @@ local function check_samples(self, samples, numbers)
 end
 
 
--- Runs the stage "middle" of a batch whose samples are read: the functions in Lua. Begins the next
--- stage.
+-- Runs the stage "middle" of a batch whose samples are read: the functions in Lua. Then begins the
+-- next stage.
 local function run_middle(self, batch)
   local samples, steps = {}, self.plan.steps
   for k = 1, #batch.origin do
@@ -457,7 +459,7 @@ local function run_middle(self, batch)
 end
 
 
--- Ends the stage "suffix": takes what the threads made of the samples that Lua gave them.
+-- Ends the stage "suffix": reads the results of the threads for samples that Lua made.
 local function finish_suffix(self, batch)
   if batch.stacked then
     batch.fields = read_fields(self, batch)
@@ -474,7 +476,7 @@ local function finish_suffix(self, batch)
 end
 
 
--- Takes a batch that the threads made without Lua.
+-- Reads a batch that the threads made without Lua.
 local function finish_whole(self, batch)
   local fields = { n = self.plan.fields }
   for f = 1, fields.n do
@@ -494,9 +496,9 @@ local function is_ready(self, batch, wait_ms)
 end
 
 
--- Moves a batch to its next stage. Returns false if the threads still work on it after wait_ms
--- milliseconds. is_next: it is the next batch of the loop; others are not finished yet, since their
--- arrays would belong to the caller's scope.
+-- Moves a batch to its next stage. Returns false if the threads have not finished after wait_ms
+-- milliseconds. is_next: whether it is the next batch of the loop; other batches are not finished
+-- yet, since their arrays would belong to the caller's scope.
 local function advance_batch(self, batch, wait_ms, is_next)
   if batch.stage ~= "middle" and not is_ready(self, batch, wait_ms) then
     return false
@@ -532,7 +534,7 @@ local function go_ahead(self)
 end
 
 
--- Begins batches until `prefetch` of them are under way after the next one.
+-- Begins batches until `prefetch` of them are unfinished, not counting the next one.
 local function begin_batches(self)
   local ahead = self.loader._workers > 0 and math.max(self.loader._prefetch, 1) or 0
   local done = self.queue[1] and self.queue[1].stage == "done" and 1 or 0
@@ -551,8 +553,8 @@ local function fail_timeout(self)
 end
 
 
--- Waits until the next batch is done, and runs functions in Lua for later ones meanwhile. Raises
--- the error that the batch has, or E(run) after the timeout.
+-- Waits until the next batch is done, and meanwhile runs functions in Lua for later ones. Raises
+-- the batch's error, or E(run) after the timeout.
 local function complete_batch(self, batch)
   local waited = 0
   while batch.stage ~= "done" do
@@ -584,7 +586,7 @@ local function next_fields(self)
 end
 
 
--- Copies the arrays among the fields to pinned memory, if the loader was asked for it.
+-- Copies the arrays among the fields to pinned memory, if the loader has this option.
 local function pin_fields(self, fields)
   for f = 1, self.loader._pin and fields.n or 0 do
     if is_array(fields[f]) then
@@ -618,12 +620,12 @@ end
 
 --- Batches of a data set: `for x, y in loader do`, with a variable for each value of a sample. Each
 -- loop is a new epoch. Arrays are stacked along a new axis 0, numbers become an array of shape
--- (batch); other values stay a list.
+-- (batch), other values stay in a list.
 -- @type DataLoader
 local DataLoader = Class:extend("DataLoader")
 
--- Loops over one loader at a time, one inside of the other or left early: each keeps batches that
--- its threads have made ahead.
+-- Most loops over one loader at a time, nested or left early; each holds batches that its threads
+-- have made ahead.
 local MOST_LOOPS = 3
 local WEAK = { __mode = "v" }
 
@@ -652,7 +654,7 @@ local function check_sampler(v, argument)
 end
 
 
--- Returns the sampler of batches that the options ask for; raises E(value) where they contradict.
+-- Returns the sampler of batches for the options; raises E(value) if they contradict each other.
 local function make_batch_sampler(a, set)
   if a.batch_sampler then
     for _, name in ipairs{ "batch_size", "sampler", "last_batch" } do
@@ -677,7 +679,7 @@ local function make_batch_sampler(a, set)
 end
 
 
--- Returns a data set for the argument `dataset`; raises E(type) if there is none for it.
+-- Returns a data set for the argument `dataset`; raises E(type) for values that cannot be one.
 local function make_dataset(v)
   if is_array(v) then
     return require("tycho.gluon.data.dataset").ArrayDataset(v)
@@ -692,19 +694,19 @@ local function make_dataset(v)
 end
 
 
---- @param dataset a data set, anything else with `get(i)` and `len()`, an array, or a list of
+--- @param dataset a data set, another object with `get(i)` and `len()`, an array, or a list of
 --   samples
 -- @tparam[opt] table options batch_size: samples in a batch; shuffle = false: true for a new random
---   order in each epoch; sampler: a Sampler of sample numbers, in place of shuffle;
---   last_batch = "keep", "discard", or "rollover" (an incomplete last batch begins the next epoch);
---   batch_sampler: a Sampler of lists of numbers, in place of all these; batchify_fn: makes the
---   fields of a batch from the list of its samples (`data.batchify`); num_workers = 0: native
---   threads; pin_memory = false, pin_device_id = 0: arrays in pinned memory of that GPU;
---   prefetch = 2 * num_workers: batches that are made ahead; timeout = 120: seconds to wait for a
---   batch
+--   order in each epoch; sampler: a Sampler of sample numbers, in place of shuffle; last_batch =
+--   "keep", "discard", or "rollover" (an incomplete last batch begins the next epoch);
+--   batch_sampler: a Sampler of lists of numbers, in place of the options before; batchify_fn:
+--   makes the fields of a batch from the list of its samples (`data.batchify`); num_workers = 0:
+--   number of native threads; pin_memory = false, pin_device_id = 0: arrays in pinned memory of
+--   that GPU; prefetch = 2 * num_workers: number of batches made ahead; timeout = 120: seconds to
+--   wait for a batch
 -- @raise E(`type`), E(`value`) for options; in a loop also E(`shape`) and E(`dtype`) for samples
---   that cannot be stacked, E(`index`) for a number from a sampler, and what functions in Lua
---   raise, each with the number of the sample
+--   that cannot be stacked, E(`index`) for a number from a sampler, and errors of functions in Lua,
+--   each with the number of the sample
 function DataLoader:init(...)
   local a = LOADER(...)
   self._dataset = make_dataset(a.dataset)
@@ -722,7 +724,7 @@ function DataLoader:init(...)
     self._batchify = a.batchify_fn
   end
   self._pin = a.pin_memory and context.cpu_pinned(a.pin_device_id) or nil
-  self._loops, self._freed = {}, false     -- the loop that went on last is the last one
+  self._loops, self._freed = {}, false     -- the most recently used loop is the last
 end
 
 
@@ -752,8 +754,8 @@ local function close_loop(self, i)
 end
 
 
---- Stops the threads of loops that were left early, and frees their memory at once. Without it, the
--- threads end by themselves when there is nothing to do. A loop that still runs ends.
+--- Stops the threads of loops that were left early, and frees their memory immediately. Without it,
+-- the threads end by themselves when they have nothing to do. A loop that still runs ends.
 function DataLoader:free()
   for i = #self._loops, 1, -1 do
     close_loop(self, i)
@@ -762,8 +764,8 @@ function DataLoader:free()
 end
 
 
--- Begins a loop. Closes those that were left, which is known once the collector has found their
--- last batch, and the one that has waited longest if there are too many.
+-- Begins a loop. Closes loops that were left early, which is known once the garbage collector has
+-- freed their last batch, and the least recently used one if there are too many.
 local function begin_loop(self)
   local loops = self._loops
   for i = #loops, 1, -1 do
@@ -779,8 +781,8 @@ local function begin_loop(self)
 end
 
 
--- Returns the loop that was given a batch with this first field, the latest one of several, and
--- takes it out of the list; nil: there is none.
+-- Removes from the list, and returns, the loop whose last batch has this first field, the most
+-- recent of several; nil if there is none.
 local function take_loop(self, first)
   for i = #self._loops, 1, -1 do
     if rawequal(self._loops[i].given[1], first) then
@@ -790,7 +792,7 @@ local function take_loop(self, first)
 end
 
 
--- Puts a loop at the end of the list, unless it has come to its end. Returns the batch's fields.
+-- Adds a loop at the end of the list, unless it has ended. Returns the batch's fields.
 local function keep_loop(self, loop, ...)
   loop.given[1] = (...)
   if (...) ~= nil then
@@ -800,9 +802,9 @@ local function keep_loop(self, loop, ...)
 end
 
 
--- Serves `for ... in loader do`: begins an epoch at the first call of a loop. A loop is known by
--- the first field of the batch that it was given last, so others may run inside of it. Raises
--- E(state) for a loop that begin_loop has closed.
+-- Implements `for ... in loader do`: begins an epoch at the first call of a loop. A loop is
+-- recognised by the first field of its last batch, so loops can be nested. Raises E(state) for a
+-- loop that begin_loop has closed.
 function DataLoader:__call(_, control)
   local loop
   if control == nil then

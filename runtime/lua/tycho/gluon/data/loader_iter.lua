@@ -1,4 +1,4 @@
---- Batches of a data set as modules take them: `ty.io.Loader`.
+--- Batches of a data set for modules: `ty.io.Loader`.
 --
 -- @module tycho.gluon.data.loader_iter
 
@@ -11,7 +11,7 @@ local nd = require "tycho.ndarray"
 
 local FUNC = "io.Loader"
 
---- Batches, for modules, of a data set of `ty.gluon.data` or of anything else with `get(i)` and
+--- An iterator for modules over a data set of `ty.gluon.data` or another object with `get(i)` and
 -- `len()`.
 -- @type Loader
 local Loader = base.DataIter:extend("Loader")
@@ -26,7 +26,8 @@ local FORM = args.form(FUNC, {
 
 
 -- Returns the arrays of the next batch, converted to the iterator's dtype; nil at the end. Raises
--- E(value) if their number is not that of the names, E(type) for a value that is not an array.
+-- E(value) if their number differs from that of the names, E(type) for a value that is not an
+-- array.
 local function next_fields(self)
   local fields = { self._epoch() }
   if fields[1] == nil then
@@ -61,8 +62,8 @@ local function describe_inputs(self, names, from)
 end
 
 
---- Reads the first batch of a data set, which determines shapes and is the first one that `next`
--- returns.
+--- Reads the first batch of a data set, which determines the shapes and is also the first result of
+-- `next`.
 --
 --     local set = ty.gluon.data.vision.ImageFolderDataset("pets"):transform_first(transforms)
 --     mod:fit{ train_data = ty.io.Loader{ set, 32, workers = 2, shuffle = true }, num_epoch = 4 }
@@ -72,9 +73,9 @@ end
 -- @tparam[opt] table options workers = 0: threads that make batches ahead; shuffle = false, or
 --   sampler; last_batch_handle = "pad" (the rows of an incomplete last batch are repeated to fill
 --   it) or "discard"; data_names = {"data"}, label_names = {"softmax_label"}; dtype = "float32": of
---   all arrays; prefetch, batchify_fn and timeout as of `gluon.data.DataLoader`
--- @raise E(`value`) for a data set without a batch, or whose samples have another number of values
---   than there are names; what `gluon.data.DataLoader` raises
+--   all arrays; prefetch, batchify_fn and timeout as for `gluon.data.DataLoader`
+-- @raise E(`value`) for a data set without a batch, or whose samples do not have one value for each
+--   name; errors of `gluon.data.DataLoader`
 function Loader:init(...)
   local a = FORM(...)
   Loader.super.init(self, { batch_size = a.batch_size })
@@ -102,7 +103,7 @@ function Loader:init(...)
 end
 
 
---- Begins a new epoch; does nothing before the first batch of one.
+--- Begins a new epoch; does nothing if the current one has not begun.
 function Loader:reset()
   if not self._fresh then
     self._epoch, self._first, self._fresh = self._loader:iter(), nil, true
@@ -110,7 +111,7 @@ function Loader:reset()
 end
 
 
--- Returns an array of `count` rows: those of x, repeated.
+-- Returns an array of `count` rows by repeating those of x.
 local function repeat_rows(x, count)
   local parts, rows = {}, x.shape[1]
   for i = 1, math.ceil(count / rows) do

@@ -1,18 +1,18 @@
---- Plans of data sets: where the fields of samples come from, and which transforms native threads
+--- Plans of data sets: the origin of the fields of samples, and the transforms that native threads
 -- can run.
 --
 -- A plan has these fields:
 --
 -- - fill: called as fill(source, stored), adds the fields to a native source; nil: `get` of
 --   `dataset` is called in Lua
--- - stored: what fill needs, such as arrays
--- - fields: number of values in a sample, where fill is given
+-- - stored: data for fill, such as arrays
+-- - fields: number of values in a sample, if there is `fill`
 -- - image: whether the first value is an image
--- - dataset: the data set of origin
--- - numbers: numbers, from 0, of the samples of the origin; nil: all of them
+-- - dataset: the original data set
+-- - numbers: numbers, from 0, of samples in the original data set; nil: all of them
 -- - changes: transforms in order, `{ f, "first" }` (of the first value) or `{ f, "all" }`
 -- - dtypes: by field, the dtype of a batch of numbers; nil: float32
--- - whole: by field, true where that dtype holds only while all numbers are whole
+-- - whole: by field, whether that dtype is used only while all numbers are whole
 --
 -- @module tycho.gluon.data.plan
 
@@ -32,7 +32,7 @@ local plan = {}
 
 local describers = setmetatable({}, { __mode = "k" })
 
---- Registers the plan of a class of data sets, which are known by their `get`.
+--- Registers the plan of a class of data sets, which is recognised by its `get`.
 -- @tparam function get
 -- @tparam function f called as f(dataset): returns a plan
 function plan.describe(get, f)
@@ -40,7 +40,7 @@ function plan.describe(get, f)
 end
 
 
---- Returns the plan of a data set. One of an unknown class is read in Lua.
+--- Returns the plan of a data set. Unknown classes are read in Lua.
 -- @tparam Dataset dataset
 -- @treturn table plan
 function plan.of(dataset)
@@ -74,7 +74,7 @@ end
 
 --- Returns the plan of sources side by side. The threads read it if all of them are arrays.
 -- @tparam table list arrays, lists and data sets of equal length
--- @tparam Dataset dataset which has these sources
+-- @tparam Dataset dataset the data set of these sources
 -- @treturn table plan
 function plan.of_arrays(list, dataset)
   local p = { dataset = dataset, changes = {}, dtypes = {}, whole = {} }
@@ -104,7 +104,7 @@ end
 
 
 --- Returns the plan of some samples of another plan.
--- @tparam table p plan
+-- @tparam table p the other plan
 -- @tparam {int,...} numbers of the samples there, from 0
 -- @treturn table plan
 function plan.chosen(p, numbers)
@@ -121,7 +121,7 @@ function plan.chosen(p, numbers)
 end
 
 
---- Returns a plan with one more transform.
+--- Returns a copy of a plan with one more transform.
 -- @tparam table p plan
 -- @param f function or block
 -- @string what "first": of the first value; "all": of all values
@@ -143,10 +143,10 @@ end
 
 local steppers = {}
 
---- Registers the native steps of a class of blocks, which are known by their `forward`.
+--- Registers the native steps of a class of blocks, which is recognised by its `forward`.
 -- @tparam function forward
 -- @tparam function f called as f(block, list): appends steps `{ kind, count, value, ... }` to the
---   list; returns false where the block has none
+--   list; returns false if the block has no native steps
 function plan.register_steps(forward, f)
   steppers[forward] = f
 end
@@ -155,7 +155,7 @@ end
 --- Appends the native steps of a block to a list.
 -- @param f function or block
 -- @tparam table list
--- @treturn bool false: it has none, is a function, or has hooks
+-- @treturn bool false for a function, and for a block with hooks or without native steps
 function plan.add_steps(f, list)
   local block = type(f) == "table" and Class.is_class(getmetatable(f)) and f
   local stepper = block and steppers[block.forward]
@@ -168,9 +168,9 @@ end
 
 --- Returns the native steps of a transform.
 -- @param f function or block
--- @string what "first", or "all": blocks with native steps change the first value only and return
---   the others, except for Cast, which then has no native step
--- @treturn ?table list of steps; nil: it has none
+-- @string what "first", or "all": blocks with native steps change the first value and return the
+--   others, except for Cast, which then has no native step
+-- @treturn ?table list of steps; nil if it has none
 function plan.make_steps(f, what)
   local list = {}
   if not plan.add_steps(f, list) then
@@ -206,7 +206,7 @@ function plan.is_random(steps)
 end
 
 
---- Returns steps as the core takes them.
+--- Returns steps in the form of the core.
 -- @tparam table steps
 -- @treturn cdata array of ty_image_step
 -- @treturn int their number
@@ -231,7 +231,7 @@ local function append_all(list, more)
 end
 
 
--- Returns a list with the native steps of each change; false for one that has none.
+-- Returns a list with the native steps of each change; false for a change without.
 local function list_steps(changes)
   local list = {}
   for i, change in ipairs(changes) do
@@ -243,7 +243,7 @@ end
 
 local new_source = ffi.new("ty_source *[1]")
 
---- Returns a new native source, which is freed with its last reference.
+--- Returns a new native source, which is freed with the last reference to it.
 -- @treturn cdata
 function plan.source()
   check(C.ty_source_new(new_source), "gluon.data.DataLoader")
@@ -251,13 +251,13 @@ function plan.source()
 end
 
 
---- Returns a plan as a loader runs it. Native steps at its beginning and at its end are run by the
--- threads; the changes between them, in Lua.
+--- Converts a plan to the form in which a loader runs it. Threads run the native steps at its
+-- beginning and at its end; the changes between them run in Lua.
 -- @tparam table p plan
--- @treturn table fields, numbers, dataset, dtypes, whole: as of the plan; source: native, with the
---   first steps, nil if samples are read in Lua; length: samples of the data set of origin; middle:
---   changes that Lua makes; suffix: the changes after them, whose native steps are `steps`; draws:
---   whether random numbers may be drawn
+-- @treturn table fields, numbers, dataset, dtypes, whole: as in the plan; source: native, with the
+--   first steps, nil if samples are read in Lua; length: number of samples in the original data
+--   set; middle: changes in Lua; suffix: the changes after them, whose native steps are `steps`;
+--   draws: whether random numbers may be drawn
 function plan.compile(p)
   local steps = list_steps(p.changes)
   local first, last = 1, #p.changes

@@ -19,8 +19,9 @@ local ceil, floor, rawset = math.ceil, math.floor, rawset
 local sampler = {}
 
 
---- The base of samplers. A subclass defines `iter()` and `len()`. `for i in sampler do` iterates
--- over an epoch, and a new loop begins another one; loops inside of it take `sampler:iter()`.
+--- The base class of samplers. A subclass defines `iter()` and `len()`. `for i in sampler do`
+-- iterates over an epoch, and a new loop begins another one; a loop inside it must use
+-- `sampler:iter()`.
 -- @type Sampler
 local Sampler = Class:extend("Sampler")
 sampler.Sampler = Sampler
@@ -28,8 +29,8 @@ sampler.Sampler = Sampler
 fields.give(Sampler, {})
 
 
--- Serves `for ... in sampler do`: begins an epoch at the first call of a loop. Raises E(state)
--- where another loop has begun since.
+-- Implements `for ... in sampler do`: begins an epoch at the first call of a loop. Raises E(state)
+-- if another loop has begun since.
 function Sampler:__call(_, control)
   if control == nil then
     rawset(self, "_iterator", self:iter())
@@ -57,7 +58,7 @@ function Sampler:iter()
 end
 
 
---- Returns how many values `iter` gives in an epoch; a subclass must define it.
+--- Returns the number of values of `iter` in an epoch; a subclass must define it.
 -- @treturn int
 function Sampler:len()
   fail_undefined(self, "len")
@@ -81,8 +82,8 @@ local function check_length(v, argument, func)
 end
 
 
---- Gives `length` numbers in order: `start` = 0, start + 1 ... `SequentialSampler(length, start)`.
--- A negative length is E(`value`).
+--- Returns `length` numbers in order, start, start + 1 ...: `SequentialSampler(length, start)`,
+-- start = 0. A negative length is E(`value`).
 -- @type SequentialSampler
 local SequentialSampler = define_sampler "SequentialSampler"
 
@@ -112,7 +113,7 @@ function SequentialSampler:len()
 end
 
 
---- Gives the numbers from 0 to length - 1 in random order, drawn from `ty.random` when an epoch
+--- Returns the numbers from 0 to length - 1 in random order, drawn from `ty.random` when an epoch
 -- begins: `RandomSampler(length)`.
 -- @type RandomSampler
 local RandomSampler = define_sampler "RandomSampler"
@@ -152,7 +153,7 @@ function RandomSampler:len()
 end
 
 
---- Gives the numbers of the samples for which fn(values of the sample ...) is true:
+--- Returns the numbers of the samples for which fn(values of the sample ...) is true:
 -- `FilterSampler(fn, dataset)`. All samples are read when it is made.
 -- @type FilterSampler
 local FilterSampler = define_sampler "FilterSampler"
@@ -186,7 +187,7 @@ function FilterSampler:len()
 end
 
 
---- Gives lists of `batch_size` numbers from another sampler: `BatchSampler(sampler, batch_size,
+--- Returns lists of `batch_size` numbers from another sampler: `BatchSampler(sampler, batch_size,
 -- last_batch)`. An incomplete last list is kept (`last_batch` = "keep"), left out ("discard"), or
 -- begins the next epoch ("rollover").
 -- @type BatchSampler
@@ -205,7 +206,7 @@ function BatchSampler:init(...)
 end
 
 
--- Returns an iterator of lists, of which the first begins with the entries of `list`. inner:
+-- Returns an iterator of lists, the first of which begins with the entries of `list`. inner:
 -- iterator of numbers.
 local iterate_batches = iterate.alike(function(self, inner, list)
   local ended = false

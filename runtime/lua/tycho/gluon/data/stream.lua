@@ -1,5 +1,5 @@
---- Random numbers of a sample. Those that a function in Lua draws while it makes a sample depend
--- only on the seed, the epoch and the position of the sample, as those of native threads do.
+--- Random numbers of a sample. Numbers that a Lua function draws while it makes a sample depend
+-- only on the seed, the epoch and the position of the sample, as in native threads.
 --
 -- @module tycho.gluon.data.stream
 
@@ -15,7 +15,7 @@ local unit = ffi.new("double[1]")
 
 
 --- Returns the key of a new epoch: the random state of cpu(0).
--- @bool draws whether the epoch draws random numbers: the state then advances
+-- @bool draws whether the epoch draws random numbers, in which case the state advances
 -- @treturn uint64_t seed
 -- @treturn uint64_t epoch
 function stream.key(draws)
@@ -39,8 +39,8 @@ local function restore_state(seed, counter, ok, ...)
 end
 
 
---- Calls f(...) with the random state of a sample as that of cpu(0), and restores the old state,
--- also after an error.
+--- Calls f(...) with the random state of cpu(0) set to that of a sample, and restores the old
+-- state, also after an error.
 -- @tparam uint64_t seed
 -- @tparam uint64_t epoch
 -- @int position of the sample in the epoch, from 0

@@ -1,4 +1,4 @@
---- Common parts of the families of networks: reading of options, and weights from local files.
+--- Common parts of the families of networks: reads options, and weights from local files.
 --
 -- @module tycho.gluon.model_zoo.families
 
@@ -9,14 +9,14 @@ local folder = require "tycho.ndarray.folder"
 
 local families = {}
 
--- Options of all functions, after a family's own.
+-- Options of all functions, which follow those of the family.
 local COMMON = { { "classes", "positive", 1000 }, { "pretrained", "boolean", false },
   { "ctx", "any?" }, { "root", "path?" }, { "prefix", "text?" }, { "params", "any?" } }
 
 
 --- Returns the form of a function that makes a network.
 -- @string name
--- @tparam table own its own parameters, first those by position
+-- @tparam table own parameters of the family, the positional ones first
 -- @treturn function
 function families.form(name, own)
   local spec, by_name = {}, false
@@ -42,7 +42,7 @@ end
 
 
 -- Returns the file of a network's weights in a folder: `<name>.params`, or with eight hexadecimal
--- digits of its hash as the reference's have it; nil where there is none.
+-- digits of its hash like the reference's files; nil if there is none.
 local function find_file(root, name)
   local plain = root .. "/" .. name .. ".params"
   if files.exists(plain) then
@@ -61,7 +61,7 @@ end
 -- E(io).
 -- @param net
 -- @string name of the file
--- @tparam table a what the form gave
+-- @tparam table a the arguments that the form has read
 -- @return net
 function families.finish(net, name, a)
   if a.pretrained then

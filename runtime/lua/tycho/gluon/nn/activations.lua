@@ -27,7 +27,7 @@ function Activation._hint(_, given)
 end
 
 
--- Name of an activation that is a layer of its own -> that layer, for the error.
+-- Name of an activation that is a separate layer -> that layer, for the error.
 local ELSEWHERE = { elu = "ELU", gelu = "GELU", leaky = "LeakyReLU", leaky_relu = "LeakyReLU",
   leakyrelu = "LeakyReLU", prelu = "PReLU", selu = "SELU", silu = "Swish", swish = "Swish" }
 
@@ -81,8 +81,8 @@ layer.describe(LeakyReLU, function(self)
 end)
 
 
---- Computes x, or alpha x where x is negative, with an alpha that is learned. `in_channels` = 1:
--- with more, one alpha per channel, of axis 1.
+--- Computes x, or alpha x where x is negative, with a learned alpha. `in_channels` = 1; larger: one
+-- alpha for each channel of axis 1.
 -- @type PReLU
 local PReLU = layer.extend(HybridBlock, "nn.PReLU",
   { { "alpha_initializer", "any?" }, { "in_channels", "positive", 1 } })

@@ -65,8 +65,8 @@ end)
 -- Dropout -----------------------------------------------------------------------------------------
 
 --- In training mode sets elements to 0 with probability `rate` and divides the others by 1 - rate:
--- `Dropout(rate, axes)`. Along `axes`, from 0, all elements have the same fate. Outside training
--- mode, or with rate 0, it returns its input.
+-- `Dropout(rate, axes)`. Elements along `axes`, from 0, share one draw. Outside training mode, or
+-- with rate 0, it returns its input.
 -- @type Dropout
 local Dropout = layer.extend(HybridBlock, "nn.Dropout",
   { { "rate", "number" }, { "axes", "shape", {} } })
@@ -133,7 +133,7 @@ end)
 
 -- Without parameters ------------------------------------------------------------------------------
 
---- Joins all axes but the first: (N, ...) to (N, product of the other sizes).
+--- Joins all axes except the first: (N, ...) to (N, product of the other sizes).
 -- @type Flatten
 local Flatten = layer.extend(HybridBlock, "nn.Flatten", {})
 
@@ -167,7 +167,7 @@ local function find_function(given, space, func)
   if type(given) ~= "string" then
     return given, "function"
   end
-  local f = space[given]                                 -- E(name) where there is none
+  local f = space[given]                                 -- E(name) if there is none
   if type(f) ~= "function" then
     Error.raise{ code = "value", func = func, argument = "function", got = Error.kind(given),
       expected = "the name of an operator", message = "bad 'function'" }
@@ -201,8 +201,8 @@ location.runs_script(Lambda.forward)
 layer.describe(Lambda, describe_lambda)
 
 
---- Calls a function, as Lambda does, in a HybridBlock: the function must take arrays and symbols,
--- as those of `ty.F` do.
+--- Calls a function, like Lambda, in a HybridBlock: the function must accept arrays and symbols, as
+-- those of `ty.F` do.
 -- @type HybridLambda
 local HybridLambda = layer.extend(HybridBlock, "nn.HybridLambda", LAMBDA)
 

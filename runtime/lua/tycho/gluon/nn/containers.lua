@@ -1,8 +1,8 @@
 --- Containers: Sequential, HybridSequential, Concurrent, HybridConcurrent.
 --
 -- Children are the array part of a container: `net[1]`, `#net`, `ipairs(net)`; `net[-1]` is the
--- last one. `net["1:3"]`, which is `net[ty.slice(1, 3)]`, counted from 0, is a container of some of
--- them.
+-- last one. `net["1:3"]` is the same as `net[ty.slice(1, 3)]`, which counts from 0: a container of
+-- some of the children.
 --
 -- @module tycho.gluon.nn.containers
 
@@ -21,7 +21,7 @@ local containers = {}
 
 
 -- Registers the blocks among a constructor's arguments: the arguments themselves, or the array part
--- of a table of options. Options that are not those of all blocks go to take(name, value).
+-- of a table of options. Options that not all blocks have go to take(name, value).
 local function read_arguments(self, func, take, ...)
   for i = 1, values.count(...) do
     local given = select(i, ...)
@@ -47,7 +47,7 @@ local function read_arguments(self, func, take, ...)
 end
 
 
--- Calls child i and those after it, each with the results of the one before.
+-- Calls child i and those after it, each with the results of the previous one.
 local function run_from(self, i, ...)
   local child = self[i]
   if child == nil then
@@ -59,7 +59,7 @@ local function run_from(self, i, ...)
 end
 
 
--- Returns a new container of the same class with a range of the children, which both share.
+-- Returns a new container of the same class that shares a range of the children.
 local function slice_children(self, range)
   if range.step and range.step ~= 1 then
     Error.raise{ code = "value", func = self.class_name, argument = "step", got = range.step,
@@ -182,8 +182,8 @@ local function make_container(class, func)
 end
 
 
---- Calls its children in order, each with the results of the one before: `Sequential{ a, b, c }`,
--- or `add`. A child that is no block is E(`type`).
+--- Calls its children in order, each with the results of the previous one: `Sequential{ a, b, c }`,
+-- or `add`. A child that is not a block is E(`type`).
 -- @type Sequential
 local Sequential = Block:extend("Sequential")
 make_container(Sequential, "nn.Sequential")
@@ -203,7 +203,7 @@ function Sequential:hybridize(...)
 end
 
 
---- Calls its children in order, as Sequential does, and can be hybridized as a whole; the children
+--- Calls its children in order, like Sequential, and can be hybridized as a whole; the children
 -- must be HybridBlocks, else E(`type`).
 -- @type HybridSequential
 local HybridSequential = HybridBlock:extend("HybridSequential")
@@ -244,8 +244,8 @@ end
 local Concurrent = Sequential:extend("Concurrent")
 make_concurrent(Concurrent, "nn.Concurrent")
 
---- Concatenates the results of its children, as Concurrent does, and can be hybridized as a whole;
--- the children must be HybridBlocks.
+--- Concatenates the results of its children, like Concurrent, and can be hybridized as a whole; the
+-- children must be HybridBlocks.
 -- @type HybridConcurrent
 local HybridConcurrent = HybridSequential:extend("HybridConcurrent")
 make_concurrent(HybridConcurrent, "nn.HybridConcurrent")

@@ -1,7 +1,7 @@
 --- Convolutions and transposed convolutions in one, two and three dimensions.
 --
 -- `Conv2D(channels, kernel_size)`; options: strides = 1, padding = 0, dilation = 1, groups = 1,
--- layout, in_channels = 0 (taken from the first input), activation, use_bias = true,
+-- layout, in_channels = 0 (determined by the first input), activation, use_bias = true,
 -- weight_initializer, bias_initializer = "zeros"; output_padding = 0 for transposed ones. A single
 -- number is used for all axes. E(`value`): a list of another length, groups that do not divide the
 -- channels, output_padding that is not below strides.
@@ -20,7 +20,7 @@ local LAYOUTS = { { "NCW" }, { "NCHW", "NHWC" }, { "NCDHW", "NDHWC" } }
 
 
 -- Returns the shape of a weight. rows: output channels (transposed: input channels); columns: the
--- other channels of a group, which come before or after the kernel as channels do in the layout.
+-- other channels of a group, which come before or after the kernel, as channels do in the layout.
 local function weight_shape(rows, columns, kernel, layout)
   local shape = { rows }
   for _, size in ipairs(kernel) do
@@ -31,8 +31,8 @@ local function weight_shape(rows, columns, kernel, layout)
 end
 
 
--- Returns the extra rows and columns of a transposed convolution; as many as the stride, or more,
--- are E(value).
+-- Returns the extra rows and columns of a transposed convolution; E(value) if they are not below
+-- the stride.
 local function read_output_padding(self, sizes, func, dims)
   local adj = layer.sizes(func, "output_padding", sizes, dims)
   for axis, size in ipairs(adj) do

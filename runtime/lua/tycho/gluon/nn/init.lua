@@ -1,8 +1,8 @@
 --- Layers: `ty.gluon.nn`.
 --
 -- Parameters of unknown size get their size from the first input. An initializer is a name, an
--- object, or nil: the one given to `initialize`. In a traced graph the node of a layer is
--- `<prefix>fwd`.
+-- object, or nil, which means the one given to `initialize`. In a traced graph the node of a layer
+-- is called `<prefix>fwd`.
 --
 --     local nn = ty.gluon.nn
 --     local net = nn.HybridSequential{ nn.Conv2D{16, 3, activation = "relu"}, nn.Flatten(),
@@ -25,7 +25,7 @@ for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluo
   end
 end
 
--- Blocks that call functions of the script, or other blocks, are not among these.
+-- Blocks that call functions of the script, or other blocks, are not in this list.
 for _, part in ipairs{ require "tycho.gluon.nn.activations", require "tycho.gluon.nn.convolution",
     require "tycho.gluon.nn.norms", require "tycho.gluon.nn.pooling" } do
   for _, class in pairs(part) do

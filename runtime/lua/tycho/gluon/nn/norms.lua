@@ -1,7 +1,7 @@
 --- Normalizing layers: BatchNorm, BatchNormReLU, SyncBatchNorm, LayerNorm, InstanceNorm, GroupNorm.
 --
--- Each computes (x - mean) / sqrt(variance + epsilon) gamma + beta. With scale = false gamma, with
--- center = false beta exists and is not trained. Output and input have the same shape.
+-- Each computes (x - mean) / sqrt(variance + epsilon) gamma + beta. With scale = false gamma, and
+-- with center = false beta, exists but is not trained. Output and input have the same shape.
 --
 -- @module tycho.gluon.nn.norms
 
@@ -17,7 +17,8 @@ local node_name = layer.node_name
 local norms = {}
 
 
--- Makes a vector as the parameter `name` of a layer. Without `trained` it has no gradient for good.
+-- Makes a vector as the parameter `name` of a layer. Without `trained` it can never have a
+-- gradient.
 local function make_vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true,
@@ -25,8 +26,8 @@ local function make_vector(self, name, size, initializer, trained)
 end
 
 
--- Makes a vector as `make_vector` does. Without `trained` it has no gradient, but the user may give
--- it one.
+-- Makes a vector like `make_vector`. Without `trained` it has no gradient, but the user may give it
+-- one.
 local function make_trainable_vector(self, name, size, initializer, trained)
   self[name] = self.params:get(name, { shape = { size }, init = initializer,
     grad_req = trained and "write" or "null", allow_deferred_init = true })
@@ -35,7 +36,7 @@ end
 
 -- Batches -----------------------------------------------------------------------------------------
 
--- The gamma of a layer without scale: its values stay 1, whatever is set.
+-- The gamma of a layer without scale: its values are always 1, even after `set_data`.
 local FixedGamma = Parameter:extend("Parameter")
 
 function FixedGamma:set_data(x)
@@ -69,10 +70,10 @@ local BATCH = layer.joined(layer.joined({
 }, STATISTICS), { { "in_channels", "integer", 0 } })
 
 --- Normalizes each channel over the batch and all other axes. In training mode it uses the
--- statistics of the batch and updates the running averages; outside of it, or with
+-- statistics of the batch and updates the running averages; outside training mode, or with
 -- use_global_stats = true, it uses the running averages. A cast to float16 or bfloat16 leaves the
 -- parameters float32. Options: axis = 1, momentum = 0.9, epsilon = 1e-5, center = true, scale =
--- true, use_global_stats = false, in_channels = 0 (taken from the first input), initializers.
+-- true, use_global_stats = false, in_channels = 0 (determined by the first input), initializers.
 -- @type BatchNorm
 local BatchNorm = layer.extend(HybridBlock, "nn.BatchNorm", BATCH)
 
@@ -112,13 +113,13 @@ function BatchNormReLU:forward(x)
 end
 
 
---- Normalizes the channels of axis 1 of a batch that is spread over devices: statistics, results
+--- Normalizes the channels of axis 1 of a batch that is divided among devices: statistics, results
 -- and gradients are those of BatchNorm on all slices together. The devices are those of the
 -- parameters, or groups of `num_devices` of them.
 --
--- While recording, call the network on each device, then backward, for all losses at once or for
--- one after the other. The calls on a device run when the layer has been called on all devices;
--- reading a result before is E(`state`).
+-- While recording, call the network on each device, then backward, for all losses at once or one
+-- after the other. The calls on a device run only after the layer was called on all devices;
+-- reading a result earlier is E(`state`).
 -- @type SyncBatchNorm
 local SyncBatchNorm = layer.extend(BatchNorm, "nn.SyncBatchNorm", layer.joined({
   { "in_channels", "integer", 0 }, { "num_devices", "integer?" }, { "momentum", "number", 0.9 },
@@ -181,7 +182,7 @@ end
 
 
 --- Normalizes along an axis of each sample: axis = -1. Options: epsilon = 1e-5, center = true,
--- scale = true, in_channels = 0 (taken from the first input), initializers.
+-- scale = true, in_channels = 0 (determined by the first input), initializers.
 -- @type LayerNorm
 local LayerNorm = layer.extend(HybridBlock, "nn.LayerNorm", make_spec(-1, true))
 
@@ -197,7 +198,7 @@ end
 layer.describe(LayerNorm, describe_sample_norm)
 
 
---- Normalizes each channel of each sample over the other axes: axis = 1 is that of channels.
+--- Normalizes each channel of each sample over the other axes; axis = 1 is the axis of channels.
 -- Options: epsilon = 1e-5, center = true, scale = false, in_channels = 0, initializers.
 -- @type InstanceNorm
 local InstanceNorm = layer.extend(HybridBlock, "nn.InstanceNorm", make_spec(1, false))

@@ -80,54 +80,55 @@ local function define_global(name, kind, dims)
 end
 
 
---- Takes the largest element of each window along W: (N, C, W) to (N, C, W'). Options: pool_size =
--- 2, strides = nil (the pool size: windows do not overlap), padding = 0, layout = "NCW", ceil_mode
--- = false (true keeps a last window that is not full).
+--- Computes the largest element of each window along W: (N, C, W) to (N, C, W'). Options: pool_size
+-- = 2, strides = nil (the pool size: windows do not overlap), padding = 0, layout = "NCW",
+-- ceil_mode = false (true keeps an incomplete last window).
 -- @type MaxPool1D
 define_layer("MaxPool1D", "max", 1)
 
---- Takes the largest element of each window of images (N, C, H, W); options as of MaxPool1D.
+--- Computes the largest element of each window of images (N, C, H, W); options as for MaxPool1D.
 -- @type MaxPool2D
 define_layer("MaxPool2D", "max", 2)
 
---- Takes the largest element of each window of volumes (N, C, D, H, W); options as of MaxPool1D.
+--- Computes the largest element of each window of volumes (N, C, D, H, W); options as for
+-- MaxPool1D.
 -- @type MaxPool3D
 define_layer("MaxPool3D", "max", 3)
 
---- Takes the mean of each window along W. Options as of MaxPool1D, and count_include_pad = true:
--- false leaves padding out of the mean.
+--- Computes the mean of each window along W. Options as for MaxPool1D, and count_include_pad =
+-- true: false excludes padding from the mean.
 -- @type AvgPool1D
 define_layer("AvgPool1D", "avg", 1)
 
---- Takes the mean of each window of images (N, C, H, W); options as of AvgPool1D.
+--- Computes the mean of each window of images (N, C, H, W); options as for AvgPool1D.
 -- @type AvgPool2D
 define_layer("AvgPool2D", "avg", 2)
 
---- Takes the mean of each window of volumes (N, C, D, H, W); options as of AvgPool1D.
+--- Computes the mean of each window of volumes (N, C, D, H, W); options as for AvgPool1D.
 -- @type AvgPool3D
 define_layer("AvgPool3D", "avg", 3)
 
---- Takes the largest element of each channel: (N, C, W) to (N, C, 1).
+--- Computes the largest element of each channel: (N, C, W) to (N, C, 1).
 -- @type GlobalMaxPool1D
 define_global("GlobalMaxPool1D", "max", 1)
 
---- Takes the largest element of each channel: (N, C, H, W) to (N, C, 1, 1).
+--- Computes the largest element of each channel: (N, C, H, W) to (N, C, 1, 1).
 -- @type GlobalMaxPool2D
 define_global("GlobalMaxPool2D", "max", 2)
 
---- Takes the largest element of each channel: (N, C, D, H, W) to (N, C, 1, 1, 1).
+--- Computes the largest element of each channel: (N, C, D, H, W) to (N, C, 1, 1, 1).
 -- @type GlobalMaxPool3D
 define_global("GlobalMaxPool3D", "max", 3)
 
---- Takes the mean of each channel: (N, C, W) to (N, C, 1).
+--- Computes the mean of each channel: (N, C, W) to (N, C, 1).
 -- @type GlobalAvgPool1D
 define_global("GlobalAvgPool1D", "avg", 1)
 
---- Takes the mean of each channel: (N, C, H, W) to (N, C, 1, 1).
+--- Computes the mean of each channel: (N, C, H, W) to (N, C, 1, 1).
 -- @type GlobalAvgPool2D
 define_global("GlobalAvgPool2D", "avg", 2)
 
---- Takes the mean of each channel: (N, C, D, H, W) to (N, C, 1, 1, 1).
+--- Computes the mean of each channel: (N, C, D, H, W) to (N, C, 1, 1, 1).
 -- @type GlobalAvgPool3D
 define_global("GlobalAvgPool3D", "avg", 3)
 
@@ -188,7 +189,7 @@ local function define_shuffle(name, dims, forward)
 end
 
 
--- Codes of reshape below: 0 keeps an axis, -1 is the remaining size, -3 joins two axes, -4 divides
+-- Codes of reshape below: 0 copies an axis, -1 is the remaining size, -3 joins two axes, -4 splits
 -- one.
 
 --- Moves channels to positions: (N, f C, W) to (N, C, f W). `PixelShuffle1D(f)`.

@@ -1,8 +1,8 @@
---- BatchNorm with the statistics of all slices of a batch that is spread over devices.
+--- BatchNorm with the statistics of all slices of a batch that is divided among devices.
 --
--- Each device computes mean and variance of its own slice. These go to all devices
+-- Each device computes mean and variance of its slice. These are shared by all devices
 -- (`tycho.autograd.late`), which combine them in the same order, so that their moving averages are
--- equal bit for bit. The gradient is that of these calls, across the devices.
+-- bit-equal. The gradient is that of these calls, across the devices.
 --
 -- @module tycho.gluon.nn.sync
 
@@ -79,7 +79,7 @@ end
 
 --- Returns the layer of a gamma.
 -- @tparam Parameter gamma
--- @treturn SyncBatchNorm nil: there is none
+-- @treturn ?SyncBatchNorm nil if there is none
 function sync.layer_of(gamma)
   return layers[gamma]
 end
@@ -108,15 +108,15 @@ local function fail_not_recorded(layer, n)
 end
 
 
---- Normalizes a slice by the statistics of all slices, and updates the running averages. Outside of
--- a recording it raises E(state), since the other slices are missing.
+--- Normalizes a slice by the statistics of all slices, and updates the running averages. Without
+-- recording it raises E(state), since the other slices are missing.
 -- @tparam SyncBatchNorm layer
 -- @tparam NDArray x
 -- @tparam NDArray gamma
 -- @tparam NDArray beta
 -- @tparam NDArray running_mean
 -- @tparam NDArray running_var
--- @treturn ?NDArray nil: one device only, or no training: BatchNorm itself is to run
+-- @treturn ?NDArray nil if BatchNorm itself must run: for a single device, or outside training
 function sync.forward(layer, x, gamma, beta, running_mean, running_var)
   local all = rawget(layer.gamma, "_data")
   if #all < 2 or layer._use_global_stats or not recording.training then

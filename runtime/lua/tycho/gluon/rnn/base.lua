@@ -1,8 +1,7 @@
---- The bases of recurrent cells: RecurrentCell and HybridRecurrentCell.
+--- The base classes of recurrent cells: RecurrentCell and HybridRecurrentCell.
 --
 -- A cell is called with an input (batch, size) and the list of states, and returns an output and
--- the list of new states. A class of one's own defines `state_info(batch_size)` and `forward(x,
--- states)`.
+-- the list of new states. A user's class defines `state_info(batch_size)` and `forward(x, states)`.
 --
 -- @module tycho.gluon.rnn.base
 
@@ -30,7 +29,7 @@ local BEGIN = args.form("RecurrentCell:begin_state", {
   { "ctx", "context?" }, { "dtype", "dtype?" },
 })
 
--- Set of functions that make symbols, which are called with a name and without a device.
+-- Set of functions that make symbols; they are called with a name and without a device.
 local MAKES_SYMBOLS = {}
 for _, name in ipairs{ "zeros", "ones", "full", "Variable", "var" } do
   MAKES_SYMBOLS[sym[name]] = true
@@ -40,7 +39,7 @@ end
 --- Makes states from their descriptions.
 -- @tparam table infos list of `{ shape = ... }`
 -- @tparam table a arguments of `begin_state`
--- @func name_of number of a state, from 1 -> its name
+-- @func name_of returns the name of a state by its number, from 1
 -- @treturn table list of arrays or symbols
 function base.make_states(infos, a, name_of)
   local make, states = a.func or nd.zeros, {}
@@ -68,9 +67,9 @@ local function fail_states(cell, states)
 end
 
 
---- Raises E(type) for states that are not a list, and E(shape) for another number of them than a
--- cell has.
--- @tparam HybridBlock block whose states they are
+--- Raises E(type) for states that are not a list, and E(shape) for a list whose length is not
+-- `expected`.
+-- @tparam HybridBlock block the cell or layer, for errors
 -- @param states
 -- @int expected
 function base.check_count(block, states, expected)
@@ -99,18 +98,18 @@ end
 base.refuse_modified = refuse_modified
 
 
--- Returns the dtype of the states of a trace, which has no arrays to go by: that of the weights.
--- nil: float32, which symbols have by themselves.
+-- Returns the dtype of the states of a trace, which has no arrays that determine it: that of the
+-- weights. nil: float32, the default of symbols.
 local function dtype_of_weights(cell)
   local p = cell:collect_params():values()[1]
   return p and p.dtype ~= "float32" and p.dtype or nil
 end
 
 
---- Returns the states to begin with: those given, or zeros.
+--- Returns the initial states: the given ones, or zeros.
 -- @param cell
 -- @param given list of states, or nil
--- @param like an input, whose device and dtype the zeros have
+-- @param like an input; the zeros get its device and dtype
 -- @int batch_size 0 for symbols
 -- @treturn table list of states
 function base.begin(cell, given, like, batch_size)
@@ -130,8 +129,8 @@ local UNROLL = args.form("RecurrentCell:unroll", {
   { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" }, { "valid_length", "any?" },
 })
 
--- Returns the arguments of a call whose options stand in the third place, where a table without
--- states was taken for the states to begin with; raises E(name) for an unknown option.
+-- Returns the arguments of a call with options in the third place, where a table without states was
+-- read as begin_state; raises E(name) for an unknown option.
 local function read_options(a)
   local given = { a.length, a.inputs }
   for key, value in pairs(a.begin_state) do
@@ -142,7 +141,7 @@ end
 
 
 --- Returns the arguments of `unroll` by name, and the axes `time` and `batch` of the layout, from
--- 0. Outputs that nothing is said about come as the inputs do.
+-- 0. If merge_outputs is nil, outputs have the form of the inputs.
 function base.read_unroll(...)
   local a = UNROLL(...)
   if select("#", ...) == 3 and values.is_plain(a.begin_state) and #a.begin_state == 0 then
@@ -200,7 +199,7 @@ local function unroll(self, a)
 end
 
 
--- What `LSTMCell{...}` and the like call their activation with.
+-- Functions that apply the named activations.
 local ACTIVATIONS = {}
 
 for _, op in ipairs{ "tanh", "relu", "sigmoid", "softsign" } do
@@ -229,8 +228,8 @@ end
 
 -- The classes -------------------------------------------------------------------------------------
 
--- Returns the states of a call as a list: a single state may be given without one, and a cell
--- without states needs none. Raises E(type).
+-- Returns the states of a call as a list; a single state need not be in a list, and a cell without
+-- states needs none. Raises E(type).
 local function list_of_states(self, states)
   if class.is_array(states) or F.is_symbol(states) then
     return { states }
@@ -241,8 +240,8 @@ local function list_of_states(self, states)
 end
 
 
--- Returns whether a cell, or one in it, keeps arrays from step to step, which a trace of a single
--- step would lose.
+-- Returns whether a cell, or one inside it, stores arrays from step to step, which a trace of a
+-- single step would lose.
 local function keeps_arrays(self)
   if self.keeps_arrays then
     return true
@@ -267,7 +266,7 @@ local function make_cell(cell)
   function cell.init() end
 
 
-  --- Resets the cell and its children: it drops what they keep, and counts steps from 0 again.
+  --- Resets the cell and its children: drops arrays that they store, and counts steps from 0 again.
   function cell:reset()
     self._counter, self._begun = -1, -1
     for _, pair in ipairs(self:children()) do
@@ -287,9 +286,9 @@ local function make_cell(cell)
   end
 
 
-  --- Makes the states to begin with.
+  --- Makes the initial states.
   -- @tparam table options batch_size = 0; func = ty.nd.zeros: makes a state, called as `func{ shape
-  --   = ..., ctx = ..., dtype = ... }`, or, if it is of `ty.sym`, with a name and no ctx; ctx,
+  --   = ..., ctx = ..., dtype = ... }`, for functions of `ty.sym` with a name and without ctx; ctx,
   --   dtype: of arrays
   -- @treturn table list of states
   function cell:begin_state(...)
@@ -303,12 +302,12 @@ local function make_cell(cell)
 
 
   --- Calls the cell for each step of a sequence.
-  -- @tparam table options length: number of steps; inputs: an array or symbol of the layout, or a
+  -- @tparam table options length: number of steps; inputs: an array or symbol in the layout, or a
   --   list with (batch, size) for each step, other lengths are E(`shape`); begin_state: list of
-  --   states, zeros by default; layout = "NTC" or "TNC"; merge_outputs: true for one array of the
-  --   layout, false for a list, nil for the form of the inputs; valid_length:
-  --   array (batch) of the number of steps of each sample, after which outputs are 0, and whose
-  --   last states are returned
+  --   states, default: zeros; layout = "NTC" or "TNC"; merge_outputs: true for one array in the
+  --   layout, false for a list, nil for the form of the inputs; valid_length: array (batch) with
+  --   the number of steps of each sample: later outputs are 0, and the returned states are those
+  --   after its last step
   -- @return outputs
   -- @return list of states
   function cell:unroll(...)
@@ -320,8 +319,8 @@ local function make_cell(cell)
 
   local hybridize = cell.hybridize
 
-  --- Hybridizes as HybridBlock does. A cell that keeps arrays from step to step is traced only as
-  -- part of a block that unrolls it, not alone.
+  --- Hybridizes the cell as HybridBlock does. A cell that stores arrays from step to step is traced
+  -- only as part of a block that unrolls it, not by itself.
   function cell:hybridize(...)
     hybridize(self, ...)
     if keeps_arrays(self) then
@@ -332,8 +331,8 @@ local function make_cell(cell)
 
   local call = rawget(cell, "__call")
 
-  --- Runs one step: `output, states = cell(x, states)`. Another number of states is E(`shape`),
-  -- none E(`type`).
+  --- Runs one step: `output, states = cell(x, states)`. A wrong number of states is E(`shape`), no
+  -- states E(`type`).
   function cell.__call(self, x, states)
     refuse_modified(self, self.class_name)
     if not values.is_plain(states) then
@@ -343,7 +342,7 @@ local function make_cell(cell)
   end
 
 
-  -- Runs one step. Modifiers call this on their base, which must not be called by itself.
+  -- Runs one step. Modifiers call this on their base cell, which must not be called directly.
   function cell:_step(x, states)
     self._counter = self._counter + 1
     return call(self, x, states)
@@ -351,18 +350,18 @@ local function make_cell(cell)
 end
 
 
---- The base of cells that are Blocks.
+--- The base class of cells that are Blocks.
 -- @type RecurrentCell
 base.RecurrentCell = Block:extend("RecurrentCell")
 make_cell(base.RecurrentCell)
 
---- The base of cells that are HybridBlocks.
+--- The base class of cells that are HybridBlocks.
 -- @type HybridRecurrentCell
 base.HybridRecurrentCell = HybridBlock:extend("HybridRecurrentCell")
 make_cell(base.HybridRecurrentCell)
 
 
---- Returns the descriptions of the states of several cells, one after the other.
+--- Returns the descriptions of the states of several cells as one list.
 -- @tparam table cells
 -- @int batch_size
 -- @treturn table
@@ -377,7 +376,7 @@ function base.list_state_info(cells, batch_size)
 end
 
 
---- Returns the states to begin with of several cells, as one list.
+--- Returns the initial states of several cells as one list.
 -- @tparam table cells
 -- @tparam table options of begin_state
 -- @treturn table
@@ -396,7 +395,7 @@ function base.make_begin_states(cells, options)
 end
 
 
---- Returns the entries first to last (from 1) of a list.
+--- Returns the entries from `first` to `last` (from 1) of a list.
 function base.part(list, first, last)
   local t = {}
   for i = first, last do

@@ -1,8 +1,9 @@
 --- RNNCell, LSTMCell, GRUCell, and LSTMPCell of contrib.
 --
 -- A step applies two linear maps, to the input (i2h) and to the state (h2h), and the cell's formula
--- to their results, which are blocks of hidden_size columns, one for each gate. Weights are (gates
--- hidden_size, size). An input is (batch, input_size), an output and a state (batch, hidden_size).
+-- to their results, which consist of blocks of hidden_size columns, one for each gate. Weights are
+-- (gates * hidden_size, size). An input is (batch, input_size), an output and a state (batch,
+-- hidden_size).
 --
 -- @module tycho.gluon.rnn.cells
 

@@ -1,6 +1,6 @@
 --- Recurrent layers and cells: `ty.gluon.rnn`.
 --
--- Layers run whole sequences as one operator; cells make one step, and are unrolled.
+-- Layers run whole sequences with one operator; cells make one step and can be unrolled.
 --
 --     local lstm = ty.gluon.rnn.LSTM{ 64, num_layers = 2 }
 --     local y = lstm(x)                                  -- (T, N, C)

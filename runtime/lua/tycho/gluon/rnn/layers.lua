@@ -1,10 +1,10 @@
---- RNN, LSTM, GRU: layers that run whole sequences as one operator.
+--- RNN, LSTM, GRU: layers that run whole sequences with one operator.
 --
 -- `LSTM(hidden_size, num_layers, layout)`; options: num_layers = 1, layout = "TNC" or "NTC",
--- dropout = 0 (between layers, in training mode), bidirectional = false, input_size = 0 (taken from
--- the first input), initializers. The input is (time, batch, input_size) in the order of the
+-- dropout = 0 (between layers, in training mode), bidirectional = false, input_size = 0 (determined
+-- by the first input), initializers. The input is (time, batch, input_size) in the order of the
 -- layout, the output (time, batch, hidden_size), twice as wide if bidirectional. A state is (layers
--- x directions, batch, hidden_size).
+-- * directions, batch, hidden_size).
 --
 -- @module tycho.gluon.rnn.layers
 
@@ -27,7 +27,7 @@ local GATES = { rnn_relu = 1, rnn_tanh = 1, lstm = 4, gru = 3 }
 
 -- Parameters --------------------------------------------------------------------------------------
 
---- The base of the three layers.
+--- The base class of the three layers.
 -- @type RNNLayer
 local RNNLayer = HybridBlock:extend("RNNLayer")
 
@@ -36,7 +36,7 @@ local DIRECTIONS = { { "l" }, { "l", "r" } }
 
 
 -- Returns the cells in the order of their parameters: a list of { direction, number of the layer
--- from 0, size of its input }.
+-- (from 0), size of its input }.
 local function list_cells(self)
   local list, size = {}, self._input_size
   for i = 0, self._num_layers - 1 do
@@ -97,8 +97,8 @@ local function set_up(self, a, mode, func)
 end
 
 
--- Appends { name, parameter } pairs for a parameter file to a list, under the names that the
--- parameters have in a stack of cells.
+-- Appends { name, parameter } pairs for a parameter file to a list; the names are those of the
+-- parameters in a stack of cells.
 function RNNLayer:_append_named(prefix, list)
   for _, own in ipairs(self._own) do
     local direction, i, rest = own.name:match("^([lr])(%d+)_(.*)$")
@@ -138,7 +138,7 @@ function RNNLayer:state_info(batch_size)
 end
 
 
---- Makes the states to begin with.
+--- Makes the initial states.
 -- @tparam table options batch_size = 0; func = ty.nd.zeros: makes a state; ctx, dtype: of arrays
 -- @treturn table list of states
 function RNNLayer:begin_state(...)
@@ -162,8 +162,8 @@ local function check_states(self, states, batch_size)
 end
 
 
--- Returns the states of a call as a list: those given, or zeros. Raises E(type) for an input that
--- is not a tensor.
+-- Returns the states of a call as a list: the given ones, or zeros. Raises E(type) for an input
+-- that is not a tensor.
 local function states_for(self, x, states)
   local symbolic = F.is_symbol(x)
   if not symbolic and not class.is_array(x) then
@@ -202,7 +202,7 @@ local function join_parameters(self, x)
 end
 
 
---- Runs the layer over a sequence: `layer(x)` begins with zeros and returns the output; `layer(x,
+--- Runs the layer over a sequence: `layer(x)` starts with zeros and returns the output; `layer(x,
 -- states)` returns the output and the list of the last states. States of another number or shape
 -- are E(`shape`).
 function RNNLayer:forward(x, states)
@@ -251,7 +251,7 @@ local function add_cells(self, stack, Cell)
 end
 
 
---- Returns a stack of cells that compute the same with the layer's own parameters.
+--- Returns a stack of cells that computes the same with the layer's parameters.
 -- @treturn HybridSequentialRNNCell
 function RNNLayer:unfuse()
   if self._projection_size or self._clip_min or self._clip_max then

@@ -2,7 +2,7 @@
 -- VariationalDropoutCell of contrib.
 --
 -- A modifier has the parameters of its base cell; its prefix is the base's followed by the
--- modifier's hint. A base that is called by itself is an error.
+-- modifier's hint. A direct call of a base cell is an error.
 --
 -- @module tycho.gluon.rnn.modifiers
 
@@ -24,10 +24,10 @@ local modifiers = {}
 
 local construct = getmetatable(Block).__call
 
---- Gives objects of a class and of its subclasses, if they have no option `prefix`, one that
--- depends on the constructor's arguments.
+--- Gives objects of a class and of its subclasses a prefix that depends on the constructor's
+-- arguments, unless they have the option `prefix`.
 -- @tparam table cell_class
--- @func prefix_of class, arguments of the constructor -> prefix
+-- @func prefix_of called with the class and the arguments of the constructor; returns the prefix
 function modifiers.set_prefix(cell_class, prefix_of)
   local function make(made, ...)
     local n = values.count(...)
@@ -60,7 +60,7 @@ end
 
 -- The base ----------------------------------------------------------------------------------------
 
---- The base of modifiers. Field: base_cell.
+--- The base class of modifiers. Field: base_cell.
 -- @type ModifierCell
 local ModifierCell = base.HybridRecurrentCell:extend("ModifierCell")
 
@@ -100,7 +100,7 @@ function ModifierCell:state_info(batch_size)
 end
 
 
--- Calls a method of the base, which allows that during the call.
+-- Calls a method of the base cell, which is allowed during the call.
 local function with_base(self, method, ...)
   local cell = self.base_cell
   local function finish(ok, ...)
@@ -126,7 +126,7 @@ layer.describe(ModifierCell, function(self)
 end)
 
 
--- Raises an error for a bidirectional base, which has no single steps.
+-- Raises an error for a bidirectional base cell, which cannot make single steps.
 local function refuse_bidirectional(cell, func)
   if type(cell) == "table" and cell.is_bidirectional then
     Error.raise{ code = "unsupported", func = func, argument = "base_cell",
@@ -137,7 +137,7 @@ end
 
 -- Dropout -----------------------------------------------------------------------------------------
 
---- Applies dropout to its input, as a cell of a stack: `DropoutCell(rate, axes)`. It has no states.
+--- Applies dropout to its input, as a part of a stack: `DropoutCell(rate, axes)`. It has no states.
 -- @type DropoutCell
 local DropoutCell = layer.extend(base.HybridRecurrentCell, "gluon.rnn.DropoutCell",
   { { "rate", "number" }, { "axes", "shape", {} } })
@@ -183,8 +183,8 @@ end)
 
 -- Zoneout -----------------------------------------------------------------------------------------
 
---- In training mode keeps elements of the last output, and of the last states, in place of new
--- ones: `ZoneoutCell(base_cell, zoneout_outputs, zoneout_states)`, both probabilities, 0 by
+--- In training mode keeps random elements of the last output and of the last states in place of new
+-- ones: `ZoneoutCell(base_cell, zoneout_outputs, zoneout_states)`; both are probabilities, 0 by
 -- default.
 -- @type ZoneoutCell
 local ZoneoutCell = ModifierCell:extend("ZoneoutCell")
@@ -209,7 +209,7 @@ function ZoneoutCell:reset()
 end
 
 
--- Returns the new value, or the old one where the random mask says so.
+-- Returns the new value, or the old one for elements that the random mask selects.
 local function zone_out(p, new, old)
   return F.where(F.Dropout{ F.ones_like(new), p = p }, new, old)
 end
@@ -244,7 +244,8 @@ end)
 
 -- Residual ----------------------------------------------------------------------------------------
 
---- Adds its input to the output of the base: `ResidualCell(base_cell)`. Both have one shape.
+--- Adds its input to the output of the base cell: `ResidualCell(base_cell)`. Both must have the
+-- same shape.
 -- @type ResidualCell
 local ResidualCell = ModifierCell:extend("ResidualCell")
 
@@ -309,7 +310,8 @@ function VariationalDropoutCell:reset()
 end
 
 
--- Returns x times the mask of a kind, which is drawn at its first use and kept until `reset`.
+-- Returns x multiplied by the mask of a kind, which is drawn at its first use and kept until
+-- `reset`.
 local function mask(self, kind, p, x)
   if p == 0 then
     return x
@@ -335,8 +337,8 @@ function VariationalDropoutCell:forward(x, states)
 end
 
 
--- Runs the cell over a sequence. Without dropout of states the base runs over the whole sequence at
--- once, between one dropout of inputs and one of outputs.
+-- Runs the cell over a sequence. Without dropout of states the base cell runs over the whole
+-- sequence at once, between one dropout of inputs and one of outputs.
 function VariationalDropoutCell:_unroll(a)
   if self.drop_states ~= 0 then
     return VariationalDropoutCell.super._unroll(self, a)

@@ -1,4 +1,4 @@
---- Sequences of cells: one tensor with an axis of time, or a list with a tensor for each step.
+--- Sequences of cells: one tensor with a time axis, or a list with a tensor for each step.
 --
 -- @module tycho.gluon.rnn.sequence
 
@@ -25,7 +25,7 @@ function sequence.axes(layout, func)
 end
 
 
--- Raises E(type) unless x is a tensor or a list of them.
+-- Raises E(type) unless x is a tensor or a list of tensors.
 local function check(x, func)
   local first = values.is_plain(x) and x[1] or x
   if not (class.is_array(first) or F.is_symbol(first)) then
@@ -64,7 +64,7 @@ end
 
 --- Returns a sequence as one tensor.
 -- @param x array, symbol or list
--- @int axis of time
+-- @int axis of time, from 0
 -- @return array or symbol
 function sequence.join(x, axis)
   if not values.is_plain(x) then
@@ -76,7 +76,7 @@ end
 
 --- Returns a sequence as one tensor or as a list.
 -- @param x array, symbol or list
--- @param merge true: one tensor; false: a list; nil: in the form that it has
+-- @param merge true: one tensor; false: a list; nil: the form of x
 -- @int length
 -- @int axis of time
 -- @string func
@@ -90,7 +90,7 @@ function sequence.format(x, merge, length, axis, func)
 end
 
 
---- Returns a sequence with zeros from each sample's valid length on.
+--- Sets the steps of a sequence after each sample's valid length to zeros.
 -- @param x array, symbol or list
 -- @param valid_length array (batch): number of valid steps of each sample
 -- @int axis of time
@@ -101,8 +101,8 @@ function sequence.mask(x, valid_length, axis)
 end
 
 
---- Returns the steps of a list in reverse. With valid lengths, the valid steps of each sample are
--- reversed and the others stay in their places.
+--- Returns the steps of a list in reverse order. With valid lengths, the valid steps of each sample
+-- are reversed and the others keep their places.
 -- @tparam table steps
 -- @param valid_length or nil
 -- @string func

@@ -100,7 +100,7 @@ local function make_stack(class)
   end
 
 
-  -- Runs each cell over the whole sequence that the cell before it returned.
+  -- Runs each cell over the whole output sequence of the cell before it.
   function class:_unroll(a)
     self:reset()
     local x, all, from = a.inputs, {}, 0
@@ -142,7 +142,7 @@ end
 stacks.SequentialRNNCell = base.RecurrentCell:extend("SequentialRNNCell")
 make_stack(stacks.SequentialRNNCell)
 
---- Calls cells as SequentialRNNCell does, and can be hybridized; the cells must be HybridBlocks.
+--- Calls cells like SequentialRNNCell, and can be hybridized; the cells must be HybridBlocks.
 -- @type HybridSequentialRNNCell
 stacks.HybridSequentialRNNCell = base.HybridRecurrentCell:extend("HybridSequentialRNNCell")
 make_stack(stacks.HybridSequentialRNNCell)
@@ -150,7 +150,7 @@ make_stack(stacks.HybridSequentialRNNCell)
 
 -- Both directions ---------------------------------------------------------------------------------
 
---- Runs a cell over the sequence and another one over the sequence in reverse, and joins their
+--- Runs one cell over the sequence and another one over the reversed sequence, and joins their
 -- outputs of each step: `BidirectionalCell(l_cell, r_cell)`. It can only be unrolled.
 -- @type BidirectionalCell
 local BidirectionalCell = base.HybridRecurrentCell:extend("BidirectionalCell")
@@ -200,8 +200,7 @@ function BidirectionalCell:begin_state(...)
 end
 
 
--- Returns the outputs of both directions, joined along the last axis: for each step, or as one
--- tensor.
+-- Joins the outputs of both directions along the last axis, for each step or as one tensor.
 local function join_outputs(self, l, r, merge, time)
   if merge then
     l, r = sequence.join(l, time), sequence.join(r, time)

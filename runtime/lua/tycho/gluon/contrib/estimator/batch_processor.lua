@@ -1,4 +1,4 @@
---- The computation of an estimator for a batch, which a class of one's own may change.
+--- The computation of an estimator for a batch, which a subclass may change.
 --
 --     local Mixup = ty.gluon.contrib.estimator.BatchProcessor:extend("Mixup")
 --     function Mixup:fit_batch(estimator, batch, batch_axis) ... return data, label, pred, loss end
@@ -11,7 +11,7 @@ local gradients = require "tycho.autograd.backward"
 local modes = require "tycho.autograd.modes"
 local utils = require "tycho.gluon.utils"
 
---- The base of batch processors.
+--- The base class of batch processors.
 -- @type BatchProcessor
 local BatchProcessor = Class:extend("BatchProcessor")
 

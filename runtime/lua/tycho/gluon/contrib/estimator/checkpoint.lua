@@ -1,4 +1,4 @@
---- CheckpointHandler: saves parameters and the trainer's states, and resumes a training from them.
+--- CheckpointHandler: saves parameters and the trainer's states, and resumes training from them.
 --
 -- @module tycho.gluon.contrib.estimator.checkpoint
 
@@ -15,7 +15,7 @@ local values = require "tycho.core.values"
 local FUNC = "estimator.CheckpointHandler"
 
 --- Saves after a number of epochs or batches, and when a metric is best. Files:
--- `<model_dir>/<model_prefix>-epochEbatchB.params` and `.states`, `...-best...`, and, of a
+-- `<model_dir>/<model_prefix>-epochEbatchB.params` and `.states`, `...-best...`, and, for a
 -- hybridized network, `...-symbol.json`.
 -- @type CheckpointHandler
 local CheckpointHandler = Class:extend("CheckpointHandler")
@@ -29,7 +29,7 @@ local FORM = args.form(FUNC, {
 })
 
 
--- Makes a folder and those above it.
+-- Makes a folder and its parent folders.
 local function make_folder(path)
   if not files.exists(path) then
     os.execute("mkdir -p '" .. path:gsub("'", "'\\''") .. "'")
@@ -41,16 +41,16 @@ local function make_folder(path)
 end
 
 
---- @string model_dir folder, which is made
+--- @string model_dir folder, which is made if needed
 -- @string[opt="model"] model_prefix
--- @param[opt] monitor a metric, for save_best
+-- @param[opt] monitor a metric, needed for save_best
 -- @int[opt=0] verbose above 0: a line for each save
 -- @bool[opt=false] save_best
--- @string[opt="auto"] mode whether more of the monitor is better: "min", "max", "auto"
--- @int[opt=1] epoch_period `ty.null`: not after epochs
+-- @string[opt="auto"] mode whether a larger value of the monitor is better: "min", "max", "auto"
+-- @int[opt=1] epoch_period number of epochs between two saves; `ty.null`: none after epochs
 -- @int[opt] batch_period
--- @int[opt=5] max_checkpoints the oldest ones are removed
--- @bool[opt=false] resume_from_checkpoint goes on from the newest one
+-- @int[opt=5] max_checkpoints number of checkpoints that are kept; older ones are removed
+-- @bool[opt=false] resume_from_checkpoint whether to continue from the newest checkpoint
 function CheckpointHandler:init(...)
   local a = FORM(...)
   if a.save_best then
@@ -73,8 +73,8 @@ end
 
 -- Resuming ----------------------------------------------------------------------------------------
 
--- Returns the newest checkpoint of the folder: epoch, batch; nil if there is none. Records all of
--- them.
+-- Returns epoch and batch of the newest checkpoint in the folder; nil if there is none. Records all
+-- checkpoints.
 local function find_newest(self)
   local found = {}
   for _, file in ipairs(folder.files(self.model_dir)) do
@@ -97,7 +97,8 @@ local function find_newest(self)
 end
 
 
--- Refuses periods that do not fit what training counts.
+-- Raises an error for periods that do not fit the unit (epochs or batches) in which training is
+-- counted.
 local function check_periods(self, estimator)
   local by_batch = estimator.max_batch ~= nil
   if by_batch and (not self.batch_period or self.epoch_period)
@@ -114,7 +115,8 @@ end
 local function count_remaining(limit, done, what)
   if done >= limit - 1 then
     Error.raise{ code = "value", func = FUNC, argument = "resume_from_checkpoint",
-      message = ("the checkpoint has all %d %s already; resume_from_checkpoint = false trains from \z
+      message =
+        ("the checkpoint has all %d %s already; resume_from_checkpoint = false trains from \z
         the beginning"):format(limit, what) }
   end
   return limit - done - 1
@@ -173,7 +175,7 @@ local function save_files(self, estimator, name)
 end
 
 
--- Removes the oldest checkpoints above the most that are kept.
+-- Removes the oldest checkpoints if there are more than max_checkpoints.
 local function remove_old(self)
   while #self.saved_checkpoints > self.max_checkpoints do
     local name = table.remove(self.saved_checkpoints, 1)

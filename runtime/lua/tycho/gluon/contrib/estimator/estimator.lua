@@ -25,7 +25,7 @@ local Estimator = Class:extend("Estimator")
 
 -- Making ------------------------------------------------------------------------------------------
 
--- Returns a copy of a metric, without its sums.
+-- Returns a copy of a metric without its sums.
 local function copy_metric(m)
   local function copy(t)
     local new = {}
@@ -40,7 +40,7 @@ local function copy_metric(m)
 end
 
 
--- Returns the metrics of training: the given ones, or accuracy if the loss is one of classes, and
+-- Returns the metrics of training: the given ones, or accuracy if the loss is one of classes; and
 -- the loss.
 local function train_metrics(given, l)
   local list = handlers.metric_list(given, "estimator.Estimator", "train_metrics")
@@ -90,7 +90,7 @@ local function check_loss(l, argument)
 end
 
 
--- Returns whether all parameters of a network have arrays, or get them at the first forward.
+-- Returns whether all parameters of a network have arrays or get them at the first forward.
 local function is_initialized(net)
   for _, p in ipairs(net:collect_params():values()) do
     local ok, e = pcall(p.list_ctx, p)
@@ -105,8 +105,8 @@ local function is_initialized(net)
 end
 
 
--- Returns the devices: those given, or those of the network's parameters; where it has none yet,
--- the first GPU, or the CPU.
+-- Returns the given devices, or those of the network's parameters; if it has none yet, the first
+-- GPU or else the CPU.
 local function context_list(given, net)
   if given == nil then
     local own = is_initialized(net) and net:collect_params():list_ctx() or {}
@@ -154,15 +154,15 @@ local FORM = args.form("estimator.Estimator", {
   { "val_loss", "any?" }, { "batch_processor", "any?" },
 })
 
---- @tparam Block net a value that is none is E(`value`), as other arguments of a wrong class are
+--- @tparam Block net another value is E(`value`), as for other arguments of a wrong class
 -- @tparam Loss loss
 -- @param[opt] train_metrics a metric or a list; by default accuracy, for a loss of classes, and the
 --   loss
--- @param[opt] val_metrics likewise; copies of train_metrics by default
--- @param[opt] initializer for a network that is not initialized yet
+-- @param[opt] val_metrics a metric or a list; default: copies of train_metrics
+-- @param[opt] initializer for a network that is not initialized
 -- @tparam[opt] Trainer trainer by default sgd with learning rate 0.001, with a warning
--- @param[opt] context a device or a list of devices; by default those of the network's parameters,
---   or, where it has none yet, the first GPU, or else the CPU
+-- @param[opt] context a device or a list of devices; default: those of the network's parameters or,
+--   if it has none yet, the first GPU or else the CPU
 -- @tparam[opt] Block val_net net of the validation; net by default
 -- @tparam[opt] Loss val_loss loss of the validation; loss by default
 -- @param[opt] batch_processor an object with fit_batch and evaluate_batch; a BatchProcessor by
@@ -204,7 +204,7 @@ local function is_handler(h)
 end
 
 
--- Returns the handlers of a call as a new list.
+-- Returns the handlers that were given as a new list.
 local function handler_list(given, func)
   if given == nil then
     return {}
@@ -231,7 +231,7 @@ local function has_kind(list, kind)
 end
 
 
--- Refuses a handler of metrics that training never updates.
+-- Raises an error for a handler of metrics that training never updates.
 local function check_metrics(list, known)
   local is_known = {}
   for _, m in ipairs(known) do
@@ -330,7 +330,7 @@ local function check_loader(data, func, argument)
 end
 
 
--- Returns the fields of a batch as a list, nil if there is none.
+-- Returns the fields of a batch as a list; nil if there is no batch.
 local function pack_fields(...)
   if (...) ~= nil then
     return { ... }
@@ -338,7 +338,7 @@ local function pack_fields(...)
 end
 
 
--- Returns the number of batches of an epoch, nil if the loader does not state it.
+-- Returns the number of batches in an epoch; nil if the loader has none.
 local function count_batches(loader)
   return loader.len and loader:len() or nil
 end
@@ -387,7 +387,7 @@ local FIT = args.form("Estimator:fit", {
 
 --- Trains for a number of epochs or of batches; exactly one of the two is given.
 -- @param train_data DataLoader of data and labels
--- @param[opt] val_data is evaluated after each epoch
+-- @param[opt] val_data DataLoader that is evaluated after each epoch
 -- @int[opt] epochs
 -- @tparam[opt] table event_handlers
 -- @int[opt] batches

@@ -2,8 +2,8 @@
 --
 -- A handler is any object with some of the methods `train_begin`, `epoch_begin`, `batch_begin`,
 -- `batch_end`, `epoch_end`, `train_end`. They are called with (estimator, { batch, pred, label,
--- loss }). If `batch_end` returns true, the epoch ends, and if `epoch_end` does, the training.
--- Handlers with a smaller field `priority` (0 by default) are called first.
+-- loss }). If `batch_end` returns true, the epoch ends; if `epoch_end` does, training ends.
+-- Handlers with a smaller field `priority` (default 0) are called first.
 --
 -- @module tycho.gluon.contrib.estimator.handlers
 
@@ -28,7 +28,8 @@ end
 local INFINITY = math.huge
 
 
---- Returns a metric, a list of them, or the parts of a composite, as a list.
+--- Returns a list of metrics, from a metric, a list, or a composite metric, which is split into its
+-- parts.
 -- @param given
 -- @string func
 -- @string argument
@@ -70,7 +71,7 @@ end
 
 -- Stopping ----------------------------------------------------------------------------------------
 
---- Stops after a number of epochs or batches. `fit` adds one for its own options.
+--- Stops after a number of epochs or batches. `fit` adds one for its options.
 -- @type StoppingHandler
 local StoppingHandler = Class:extend("StoppingHandler")
 handlers.StoppingHandler = StoppingHandler
@@ -145,7 +146,7 @@ function MetricHandler:batch_end(_, event)
 end
 
 
---- Evaluates after a number of epochs or batches, again and again.
+--- Evaluates after every number of epochs or batches.
 -- @type ValidationHandler
 local ValidationHandler = Class:extend("ValidationHandler")
 handlers.ValidationHandler = ValidationHandler
@@ -156,8 +157,9 @@ local VALIDATION = args.form("estimator.ValidationHandler", {
 })
 
 --- @param val_data
--- @func eval_fn called `{val_data =, batch_axis =, event_handlers =}`: an estimator's evaluate
--- @int[opt=1] epoch_period `ty.null`: not after epochs
+-- @func eval_fn called as `eval_fn{val_data =, batch_axis =, event_handlers =}`: an estimator's
+--   evaluate
+-- @int[opt=1] epoch_period number of epochs between two evaluations; `ty.null`: none after epochs
 -- @int[opt] batch_period
 -- @number[opt=-1000] priority
 -- @tparam[opt] table event_handlers
@@ -220,8 +222,8 @@ end
 
 -- Logs --------------------------------------------------------------------------------------------
 
---- Logs when training begins and ends, each epoch, and, with `log_interval = n`, every n batches.
--- On a terminal it shows the progress of the epoch on a line that it overwrites.
+--- Logs the start and the end of training, each epoch, and, with `log_interval = n`, every n
+-- batches. On a terminal a line that is overwritten shows the progress of the epoch.
 -- @type LoggingHandler
 local LoggingHandler = Class:extend("LoggingHandler")
 handlers.LoggingHandler = LoggingHandler
@@ -229,7 +231,7 @@ handlers.LoggingHandler = LoggingHandler
 local LOGGING = args.form("estimator.LoggingHandler", { { "log_interval", "any", "epoch" },
   { "metrics", "any?" }, { "priority", "number", INFINITY } })
 
-local FLEETING_SECONDS = 0.2                             -- between two lines that are overwritten
+local FLEETING_SECONDS = 0.2                             -- between two live lines
 local BAR = 24                                           -- characters of the bar
 
 --- @param[opt="epoch"] log_interval "epoch" or a number of batches
@@ -267,7 +269,7 @@ function LoggingHandler:train_begin(estimator)
 end
 
 
--- Returns a line with the metrics after it.
+-- Returns a line of text followed by the metrics.
 local function with_values(text, metrics)
   local shown = values_text(metrics)
   return shown == "" and text or text .. ", " .. shown
@@ -285,7 +287,7 @@ function LoggingHandler:train_end(estimator)
 end
 
 
--- Returns whether the metrics are those of training: validation has no learning rate to log.
+-- Returns whether the metrics are those of training; validation logs no learning rate.
 local function is_training(self)
   for _, m in ipairs(self.metrics) do
     if tostring(m.name):find("training", 1, true) then
@@ -296,7 +298,7 @@ local function is_training(self)
 end
 
 
--- Returns the beginning of the line of an epoch.
+-- Returns the start of the line of an epoch.
 local function format_subject(self)
   return is_training(self) and ("[Epoch %d]"):format(self.current_epoch) or "Validation"
 end
@@ -370,8 +372,8 @@ end
 -- Improvement -------------------------------------------------------------------------------------
 
 --- Returns whether larger values of a metric are better. mode: "max", "min", or "auto", which
--- decides by the metric's name: accuracy, F1 and correlations are to grow, losses and errors to
--- shrink.
+-- decides by the metric's name: larger accuracy, F1 and correlations, smaller losses and errors are
+-- better.
 -- @param monitor a metric
 -- @string mode
 -- @string func
@@ -405,7 +407,7 @@ function handlers.check_monitor(monitor, func)
 end
 
 
---- Stops when a metric has not improved for `patience` epochs.
+--- Stops if a metric has not improved for `patience` epochs.
 -- @type EarlyStoppingHandler
 local EarlyStoppingHandler = Class:extend("EarlyStoppingHandler")
 handlers.EarlyStoppingHandler = EarlyStoppingHandler
@@ -416,10 +418,10 @@ local EARLY = args.form("estimator.EarlyStoppingHandler", {
 })
 
 --- @param monitor a metric of the estimator
--- @number[opt=0] min_delta smallest change that is an improvement
+-- @number[opt=0] min_delta smallest change that counts as an improvement
 -- @int[opt=0] patience epochs without improvement after which it stops
 -- @string[opt="auto"] mode whether smaller or larger values are better: "min", "max", "auto"
--- @number[opt] baseline value that the first improvement has to exceed
+-- @number[opt] baseline value that the first improvement must exceed
 function EarlyStoppingHandler:init(...)
   local a, func = EARLY(...), "estimator.EarlyStoppingHandler"
   handlers.check_monitor(a.monitor, func)
@@ -435,7 +437,7 @@ function EarlyStoppingHandler:train_begin()
 end
 
 
--- Returns whether a value is better than another by more than a distance.
+-- Returns whether a value is better than another by more than `distance`.
 local function is_better(grows, value, than, distance)
   if grows then
     return value - distance > than

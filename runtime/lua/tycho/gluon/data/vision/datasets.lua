@@ -2,9 +2,9 @@
 -- `ty.gluon.data.vision`).
 --
 -- A sample is an image, (height, width, channels) uint8, and a label, a number from 0. Files have
--- the reference's names, plain or with `.gz` appended, and are in the folder `root`; nothing is
--- fetched. `transform` is called as transform(image, label) and returns both. A file that is
--- missing is E(`io`), one of another kind E(`format`).
+-- the reference's names, with or without `.gz`, and are in the folder `root`; nothing is
+-- downloaded. `transform` is called as transform(image, label) and returns both. A missing file is
+-- E(`io`), one of another format E(`format`).
 --
 -- @module tycho.gluon.data.vision.datasets
 
@@ -32,8 +32,8 @@ local datasets = {}
 
 local made = ffi.new("ty_tensor *[1]")
 
--- Returns up to `most` bytes of a file, unpacked if it is packed by gzip, from byte `skip` (from 0)
--- on, as a uint8 array; nil if there are none.
+-- Returns at most `most` bytes of a file from byte `skip` (from 0) on, decompressed if it is a gzip
+-- file, as a uint8 array; nil if there are none.
 local function read_bytes(path, skip, most, func)
   check(C.ty_gz_read(path, skip, most, made), func, { argument = path })
   return made[0] ~= nil and array_class.own(made[0]) or nil
@@ -50,7 +50,7 @@ local function default_root(name)
 end
 
 
--- Returns the path of a file in a folder or in one of its subfolders `folders`; E(io): there is
+-- Returns the path of a file in a folder or in one of its subfolders `folders`; E(io) if there is
 -- none.
 local function find_file(root, name, func, folders)
   for _, folder in ipairs{ "", unpack(folders or {}) } do
@@ -76,7 +76,7 @@ end
 
 -- In memory ---------------------------------------------------------------------------------------
 
--- The base of data sets whose images and labels are read when they are made.
+-- The base class of data sets whose images and labels are read when they are made.
 local Loaded = dataset.Dataset:extend("Loaded")
 
 function Loaded:_set(images, labels, transform)
@@ -161,7 +161,7 @@ local function read_idx(path, ndim, func)
 end
 
 
--- Defines a data set of images and labels in idx files. folder: below the folder of data sets.
+-- Defines a data set of images and labels in idx files. folder: name in the folder of data sets.
 local function define_mnist(class_name, folder)
   local Set = Loaded:extend(class_name)
   local func = "gluon.data.vision." .. class_name
@@ -191,8 +191,8 @@ end
 -- @function MNIST
 define_mnist("MNIST", "mnist")
 
---- Pieces of clothing, in files as of `MNIST`. Options: root = TYCHO_HOME/datasets/fashion-mnist;
--- train = true; transform.
+--- Pieces of clothing, in files like those of `MNIST`. Options: root =
+-- TYCHO_HOME/datasets/fashion-mnist; train = true; transform.
 -- @function FashionMNIST
 define_mnist("FashionMNIST", "fashion-mnist")
 
@@ -215,8 +215,8 @@ local function read_records(path, label_bytes, func)
 end
 
 
--- Returns the images and labels of CIFAR files. A record begins with `label_bytes` labels, of which
--- number `label_at` (from 0) is used.
+-- Returns the images and labels of CIFAR files. A record begins with `label_bytes` labels; number
+-- `label_at` (from 0) is used.
 local function read_cifar(paths, label_bytes, label_at, func)
   local images, labels = {}, {}
   for k, path in ipairs(paths) do
@@ -235,8 +235,8 @@ local function read_cifar(paths, label_bytes, label_at, func)
 end
 
 
--- Defines a data set of CIFAR files. archive: folder that the archive makes; kind: label_bytes of a
--- record, fine (whether there is an option fine_label), names of the files train and test.
+-- Defines a data set of CIFAR files. archive: folder in the downloaded archive; kind: label_bytes
+-- of a record, fine (whether there is an option fine_label), names of the files train and test.
 local function define_cifar(class_name, folder, archive, kind)
   local Set = Loaded:extend(class_name)
   local func = "gluon.data.vision." .. class_name
@@ -259,7 +259,7 @@ local function define_cifar(class_name, folder, archive, kind)
 end
 
 
---- Images (32, 32, 3) of ten kinds, in binary files (`data_batch_1.bin` and so on,
+--- Images (32, 32, 3) of ten classes, in binary files (`data_batch_1.bin` and so on,
 -- `test_batch.bin`). Options: root = TYCHO_HOME/datasets/cifar10; train = true: false for the test
 -- set; transform.
 -- @function CIFAR10
@@ -267,8 +267,8 @@ define_cifar("CIFAR10", "cifar10", "cifar-10-batches-bin/", { label_bytes = 1,
   test = { "test_batch.bin" }, train = { "data_batch_1.bin", "data_batch_2.bin",
     "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin" } })
 
---- Images (32, 32, 3) of a hundred kinds in twenty groups (`train.bin`, `test.bin`). Options:
--- root = TYCHO_HOME/datasets/cifar100; fine_label = false: the label is the group, true: the kind;
+--- Images (32, 32, 3) of a hundred classes in twenty groups (`train.bin`, `test.bin`). Options:
+-- root = TYCHO_HOME/datasets/cifar100; fine_label = false: the label is the group, true: the class;
 -- train = true; transform.
 -- @function CIFAR100
 define_cifar("CIFAR100", "cifar100", "cifar-100-binary/",
@@ -336,8 +336,8 @@ end)
 
 -- Folders -----------------------------------------------------------------------------------------
 
---- Images in folders, one folder for each kind. A label is the position of the folder, from 0, in
--- the order of names. Fields: synsets (names of the folders), items (list of { path, label }).
+--- Images in folders, one folder for each class. A label is the position of the folder, from 0, in
+-- alphabetical order. Fields: synsets (names of the folders), items (list of { path, label }).
 -- @type ImageFolderDataset
 local ImageFolderDataset = dataset.Dataset:extend("ImageFolderDataset")
 datasets.ImageFolderDataset = ImageFolderDataset
@@ -360,7 +360,7 @@ local function add_images(self, path, label, func)
 end
 
 
---- @string root path of the folder that has a folder for each kind; one that is missing is E(`io`)
+--- @string root path of a folder with one folder for each class; E(`io`) if it is missing
 -- @int[opt=1] flag 1: three channels, 0: grey, -1: as stored
 -- @tparam[opt] function transform called as transform(image, label), returns both
 function ImageFolderDataset:init(...)

@@ -1,4 +1,4 @@
---- Data sets of pictures, from local files, and what is done to pictures: `ty.gluon.data.vision`.
+--- Data sets of images in local files, and transforms of images: `ty.gluon.data.vision`.
 --
 -- @module tycho.gluon.data.vision
 

@@ -5,11 +5,11 @@
 --       transforms.RandomFlipLeftRight(), transforms.ToTensor(), transforms.Normalize(0.5, 0.25) }
 --
 -- An image is (height, width, channels), uint8 or float32, until ToTensor; many transforms also
--- take a batch of images, (batch, height, width, channels). A size is a number of pixels, for a
+-- accept a batch of images, (batch, height, width, channels). A size is a number of pixels, for a
 -- square, or {width, height}. In a `DataLoader` transforms run in native threads, and their random
--- numbers depend on the sample only (data/stream.lua); elsewhere they are drawn from `ty.random`. A
--- transform changes its first input and returns further ones as they are. Options that it cannot
--- have are E(`value`).
+-- numbers depend on the sample only (gluon/data/stream.lua); elsewhere they come from `ty.random`.
+-- A transform changes its first input and returns further inputs unchanged. Invalid options are
+-- E(`value`).
 --
 -- @module tycho.gluon.data.vision.transforms
 
@@ -44,13 +44,13 @@ local transforms = {}
 local PIXELS = { uint8 = true, float32 = true }
 local made = ffi.new("ty_tensor *[1]")
 
--- Returns whether native steps can take x: an image in host memory.
+-- Returns whether native steps support x: an image in host memory.
 local function is_image(x)
   return is_array(x) and x.ndim == 3 and PIXELS[x.dtype] and x.context.device_type == "cpu"
 end
 
 
--- Returns an image after the native steps of a block.
+-- Runs the native steps of a block on an image.
 local function run_steps(block, x)
   local steps = {}
   plan.add_steps(block, steps)
@@ -67,7 +67,7 @@ local function fail_value(block, argument, expected, got)
 end
 
 
--- Returns a form with the options that all blocks take, which the block itself reads.
+-- Returns a form that includes the options of all blocks, which the block itself reads.
 local function make_form(func, spec)
   spec[#spec + 1] = "*"
   spec[#spec + 1] = { "prefix", "text?" }
@@ -77,7 +77,7 @@ end
 
 
 -- Returns the arguments for a form whose first parameter is a list of numbers. `f{ 6, 4 }` is that
--- list itself, so the arguments by position in `f{ { 6, 4 }, pad = 1 }` are given their names here.
+-- list itself, so the positional arguments in `f{ { 6, 4 }, pad = 1 }` are given their names here.
 local function name_arguments(spec, first, ...)
   if not spec.list or select("#", ...) > 0 or not (is_plain(first) and is_plain(first[1])) then
     return first, ...
@@ -136,8 +136,7 @@ local function refuse_symbol(block, x)
 end
 
 
--- Returns an image, or a batch of them, after the native steps of a block, which run on the CPU
--- image by image.
+-- Runs the native steps of a block on an image or a batch, on the CPU and image by image.
 local function run_on_host(self, x)
   refuse_symbol(self, x)
   if x.ndim == 4 then
@@ -151,7 +150,7 @@ local function run_on_host(self, x)
 end
 
 
--- Returns a `change` that runs the native steps for one image in host memory, and calls
+-- Returns a `change` that runs the native steps for a single image in host memory, and calls
 -- operator(self, x) for other inputs.
 local function run_steps_or(operator)
   return function(self, x)
@@ -172,8 +171,8 @@ local function is_size(n)
 end
 
 
--- Returns width and height from a size; raises E(value) for anything else than whole numbers above
--- 0.
+-- Returns width and height from a size; raises E(value) for other values than positive whole
+-- numbers.
 local function read_size_argument(self, size, argument)
   local list = is_plain(size) and size or { size }
   local w, h = list[1], list[2] or list[1]
@@ -235,7 +234,7 @@ local function read_size(self, a)
 end
 
 
---- Cuts the middle out of an image. From a smaller image it cuts a smaller window, and enlarges it.
+--- Cuts the middle out of an image. From a smaller image it cuts a smaller window and enlarges it.
 -- Options: size; interpolation = 1: 0 to 4, 9 chooses by the sizes.
 -- @function CenterCrop
 define_transform("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
@@ -253,9 +252,9 @@ define_transform("CenterCrop", Block, { list = true, SIZE, INTERPOLATION }, {
 })
 
 
---- Cuts a window at a random place out of an image. Options: size; pad: width of a border that is
--- added before, in pixels, a number or {above, below, left, right}; pad_value = 0; interpolation =
--- 1, for images smaller than the window.
+--- Cuts a window at a random place out of an image. Options: size; pad: width in pixels of a border
+-- that is added first, a number or {above, below, left, right}; pad_value = 0; interpolation = 1,
+-- for images smaller than the window.
 -- @function RandomCrop
 define_transform("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shape?" },
   { "pad_value", "number", 0 }, INTERPOLATION }, {
@@ -280,7 +279,7 @@ define_transform("RandomCrop", Block, { list = true, SIZE, { "pad", "number|shap
 })
 
 
--- Returns the ends of a range {from, to}; a number v is {v, 1}.
+-- Returns the ends of a range {from, to}; a single number v means {v, 1}.
 local function read_range(self, v, argument)
   if type(v) == "number" then
     return v, 1
@@ -314,7 +313,7 @@ define_transform("RandomResizedCrop", Block, { list = true, SIZE,
 
 local P = { "p", "number", 0.5 }
 
--- Keeps the probability p; raises E(value) unless it is from 0 to 1.
+-- Stores the probability p; raises E(value) unless it is from 0 to 1.
 local function read_p(self, a)
   if a.p < 0 or a.p > 1 then
     fail_value(self, "p", "0 to 1", a.p)
@@ -364,7 +363,7 @@ local function check_part(self, argument, v)
 end
 
 
--- Defines a transform by a random factor from 1 - v to 1 + v, at least 0, v being its parameter.
+-- Defines a transform with a random factor from 1 - v to 1 + v, at least 0; v is its parameter.
 local function define_factor(name, parameter, step, operator)
   define_transform(name, HybridBlock, { { parameter, "number" } }, {
     read = function(self, a)
@@ -402,7 +401,7 @@ define_factor("RandomHue", "hue", C.TY_STEP_HUE, "random_hue")
 
 
 --- Applies RandomBrightness, RandomContrast, RandomSaturation and RandomHue in random order.
--- Options brightness = 0, contrast = 0, saturation = 0, hue = 0: one that is 0 is left out.
+-- Options brightness = 0, contrast = 0, saturation = 0, hue = 0; those that are 0 are left out.
 -- @function RandomColorJitter
 define_transform("RandomColorJitter", HybridBlock, { { "brightness", "number", 0 },
   { "contrast", "number", 0 }, { "saturation", "number", 0 }, { "hue", "number", 0 } }, {
@@ -420,7 +419,7 @@ define_transform("RandomColorJitter", HybridBlock, { { "brightness", "number", 0
 })
 
 
---- Adds the principal components of colours, as AlexNet does, times normal random numbers of
+--- Adds the principal components of colours, as for AlexNet, multiplied by normal random numbers of
 -- standard deviation alpha. Option alpha, at least 0.
 -- @function RandomLighting
 define_transform("RandomLighting", HybridBlock, { { "alpha", "number" } }, {
@@ -435,7 +434,7 @@ define_transform("RandomLighting", HybridBlock, { { "alpha", "number" } }, {
 })
 
 
---- Makes an image grey, in as many channels as before, with probability p = 0.5.
+--- Converts an image to grey with the same number of channels, with probability p = 0.5.
 -- @function RandomGray
 define_transform("RandomGray", Block, { P }, {
   read = read_p, change = run_on_host,
@@ -445,7 +444,7 @@ define_transform("RandomGray", Block, { P }, {
 
 -- Numbers -----------------------------------------------------------------------------------------
 
---- Casts all inputs, further ones too. Option dtype = "float32".
+--- Casts all inputs, also further ones. Option dtype = "float32".
 -- @type Cast
 local Cast = define_transform("Cast", HybridBlock, { { "dtype", "dtype", "float32" } }, {
   read = function(self, a) self._dtype = a.dtype end,
@@ -470,8 +469,8 @@ plan.register_steps(Cast.forward, function(self, list)
 end)
 
 
---- Converts an image (height, width, channels) of numbers from 0 to 255 to float32 from 0 to 1 with
--- the channels first, (channels, height, width); likewise a batch of images.
+--- Converts an image (height, width, channels), or a batch, of numbers from 0 to 255 to float32
+-- from 0 to 1 with the channels first, (channels, height, width).
 -- @function ToTensor
 define_transform("ToTensor", HybridBlock, {}, {
   change = function(_, x) return F.image.to_tensor(x) end,
@@ -479,7 +478,7 @@ define_transform("ToTensor", HybridBlock, {}, {
 })
 
 
--- Returns a number or numbers per channel as a list of 1 or 3; raises E(value) for other lengths.
+-- Returns a number, or numbers by channel, as a list of 1 or 3; raises E(value) for other lengths.
 local function list_channels(self, v, argument)
   local list = type(v) == "number" and { v } or is_array(v) and v:totable() or v
   if #list ~= 1 and #list ~= 3 then
@@ -489,8 +488,8 @@ local function list_channels(self, v, argument)
 end
 
 
---- Computes (x - mean) / std for each channel of (channels, height, width), as ToTensor makes it,
--- or of a batch. Options mean = 0, std = 1: a number, or a list of 3.
+--- Computes (x - mean) / std for each channel of an image (channels, height, width), the result of
+-- ToTensor, or of a batch. Options mean = 0, std = 1: a number, or a list of 3.
 -- @function Normalize
 define_transform("Normalize", HybridBlock, { { "mean", "number|list|array", 0 },
   { "std", "number|list|array", 1 } }, {
@@ -525,8 +524,8 @@ end
 
 --- Rotates an image (channels, height, width), float32, or a batch, about its middle. Options:
 -- rotation_degrees: angle, counter-clockwise; zoom_in = false: true enlarges it so that nothing
--- outside of the image is seen; zoom_out = false: true reduces it so that all of the image is
--- seen.
+-- outside the image is visible; zoom_out = false: true shrinks it so that all of the image is
+-- visible.
 -- @function Rotate
 define_transform("Rotate", Block, { { "rotation_degrees", "number" }, ZOOM_IN, ZOOM_OUT }, {
   read = function(self, a)
@@ -539,9 +538,8 @@ define_transform("Rotate", Block, { { "rotation_degrees", "number" }, ZOOM_IN, Z
 })
 
 
---- Rotates an image, as Rotate does, by a random angle. Options: angle_limits = {least, largest},
--- in degrees; zoom_in = false, zoom_out = false; rotate_with_proba = 1: probability that it
--- rotates.
+--- Rotates an image by a random angle; see Rotate. Options: angle_limits = {least, largest}, in
+-- degrees; zoom_in = false, zoom_out = false; rotate_with_proba = 1: probability of a rotation.
 -- @function RandomRotation
 define_transform("RandomRotation", Block, { list = true, { "angle_limits", "list" }, ZOOM_IN,
   ZOOM_OUT, { "rotate_with_proba", "number", 1 } }, {
@@ -583,7 +581,7 @@ local function collect_blocks(func, ...)
 end
 
 
--- Returns the inputs after all children, one after the other.
+-- Runs all children on the inputs, one after the other.
 local function run_all(self, ...)
   local function run(i, ...)
     local child = self._children[i]
@@ -650,7 +648,7 @@ end
 -- @type Compose
 define_container("Compose", Block)
 
---- Applies transforms as `Compose` does; all must be HybridBlocks, and they are hybridized.
+--- Applies transforms like `Compose`; all must be HybridBlocks, and they are hybridized.
 -- @type HybridCompose
 define_container("HybridCompose", HybridBlock)
 
@@ -662,8 +660,8 @@ end
 
 local APPLY = make_form("transforms.RandomApply", { { "transforms", "any" }, P })
 
---- Applies either all of its transforms, with probability p = 0.5, or none:
--- `RandomApply(transforms, p)`, transforms a block or a list of them.
+--- Applies all of its transforms, with probability p = 0.5, or none: `RandomApply(transforms, p)`,
+-- with a block or a list of blocks.
 -- @type RandomApply
 local RandomApply = Block:extend("RandomApply")
 transforms.RandomApply = RandomApply

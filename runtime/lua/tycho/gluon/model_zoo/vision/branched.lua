@@ -17,7 +17,7 @@ local function apply_network(self, x)
 end
 
 
--- Returns a container without a prefix of its own.
+-- Returns a container with an empty prefix.
 local function make_sequence(...)
   local net = nn.HybridSequential{ prefix = "" }
   net:add(...)
@@ -48,7 +48,8 @@ local function make_dense_layer(growth_rate, bn_size, dropout)
 end
 
 
--- Returns the block between two stages: to that many channels, half the height and width.
+-- Returns the block between two stages, with the given number of channels and half the height and
+-- width.
 local function make_transition(channels)
   return make_sequence(nn.BatchNorm(), nn.Activation("relu"),
     nn.Conv2D{ channels, 1, use_bias = false }, nn.AvgPool2D{ 2, strides = 2 })
@@ -91,7 +92,7 @@ function DenseNet:set_up(a)
 end
 
 
--- layers of a name -> first channels, growth, layers per stage
+-- number in a name -> first channels, growth, layers per stage
 local DENSE = {
   [121] = { 64, 32, { 6, 12, 24, 16 } }, [161] = { 96, 48, { 6, 12, 36, 24 } },
   [169] = { 64, 32, { 6, 12, 32, 32 } }, [201] = { 64, 32, { 6, 12, 48, 32 } },
@@ -149,7 +150,7 @@ end
 
 local POOL = "pool"
 
--- version -> the first convolution, then fires and pools in order
+-- version -> channels and kernel of the first convolution, then fires and pools in order
 local SQUEEZE = {
   ["1.0"] = { { 96, 7, strides = 2 }, POOL, { 16, 64 }, { 16, 64 }, { 32, 128 }, POOL, { 32, 128 },
     { 48, 192 }, { 48, 192 }, { 64, 256 }, POOL, { 64, 256 } },
@@ -216,7 +217,7 @@ local function basic_conv(setting)
 end
 
 
--- Returns a pool or none, then convolutions.
+-- Returns a branch: a pool, if given, then convolutions.
 local function make_branch(pool, ...)
   local net = make_sequence()
   if pool == "avg" then
@@ -231,8 +232,8 @@ local function make_branch(pool, ...)
 end
 
 
--- Returns a block of branches with a prefix; `make` returns them, called inside the block's name
--- scope.
+-- Returns a block of branches with a prefix; `make`, called inside the block's name scope, returns
+-- the branches.
 local function join_branches(prefix, make)
   local net = nn.HybridConcurrent{ axis = 1, prefix = prefix }
   net:name_scope(function()
@@ -298,7 +299,7 @@ local function inception_e(prefix)
 end
 
 
---- Fields: features, output. Pictures of 299 × 299.
+--- Fields: features, output. For images of 299 × 299.
 -- @type Inception3
 local Inception3 = layer.extend(HybridBlock, "model_zoo.vision.Inception3",
   { { "classes", "positive", 1000 } })

@@ -1,12 +1,12 @@
---- Networks for pictures: `ty.gluon.model_zoo.vision`.
+--- Networks for images: `ty.gluon.model_zoo.vision`.
 --
 --     local vision = ty.gluon.model_zoo.vision
 --     local net = vision.get_model("resnet18_v1", { classes = 10 })
 --     local net = vision.resnet18_v1{ classes = 10 }                       -- the same
 --     local net = vision.resnet18_v1{ pretrained = true, root = "models" }
 --
--- Names, structures and names of parameters are the reference's, and so its files of weights load.
--- Nothing is downloaded.
+-- Names, structures and names of parameters are those of the reference, so its files of weights can
+-- be loaded. Nothing is downloaded.
 --
 -- @module tycho.gluon.model_zoo.vision
 
@@ -33,11 +33,11 @@ end
 
 local GET = args.form("model_zoo.vision.get_model", { rest = "options", { "name", "text" } })
 
---- Returns a network by its name, in any case: "alexnet", "densenet121", "inceptionv3",
+--- Returns a network by its name, in upper or lower case: "alexnet", "densenet121", "inceptionv3",
 -- "mobilenet1.0", "mobilenetv2_1.0", "resnet18_v1", "squeezenet1.0", "vgg11_bn" ...
--- @string name unknown E(name)
--- @tparam[opt] table options classes = 1000, pretrained = false, ctx, root =
---   `<TYCHO_HOME>/models`, prefix, and the network's own
+-- @string name an unknown one is E(name)
+-- @tparam[opt] table options classes = 1000, pretrained = false, ctx, root = `<TYCHO_HOME>/models`,
+--   prefix, and those of the network
 function vision.get_model(...)
   local a = GET(...)
   local make = models[a.name:lower()]

@@ -14,7 +14,7 @@ local mobilenet = { classes = {}, functions = {}, models = {} }
 
 -- Parts -------------------------------------------------------------------------------------------
 
---- Elements from 0 to 6.
+--- Limits elements to the range from 0 to 6.
 local RELU6 = HybridBlock:extend("RELU6")
 
 function RELU6.forward(_, x)
@@ -32,7 +32,7 @@ local function add_conv(net, channels, o)
 end
 
 
---- Widens, convolves each channel, narrows; its input is added where sizes are equal.
+--- Widens, convolves each channel, narrows; the input is added if the sizes are equal.
 -- @type LinearBottleneck
 local LinearBottleneck = layer.extend(HybridBlock, "model_zoo.vision.LinearBottleneck", {
   { "in_channels", "positive" }, { "channels", "positive" }, { "t", "positive" },
@@ -86,7 +86,7 @@ local SEPARABLE = { { 32, 64, 1 }, { 64, 128, 2 }, { 128, 128, 1 }, { 128, 256, 
   { 256, 256, 1 }, { 256, 512, 2 }, { 512, 512, 1 }, { 512, 512, 1 }, { 512, 512, 1 },
   { 512, 512, 1 }, { 512, 512, 1 }, { 512, 1024, 2 }, { 1024, 1024, 1 } }
 
---- Fields: features, output. `MobileNet(multiplier, classes)`: channels are multiplied.
+--- Fields: features, output. `MobileNet(multiplier, classes)`; the multiplier scales all channels.
 -- @type MobileNet
 local MobileNet = define_network("MobileNet", function(self, width, a)
   self.features = nn.HybridSequential{ prefix = "" }
@@ -101,7 +101,7 @@ local MobileNet = define_network("MobileNet", function(self, width, a)
 end)
 
 
--- channels, factor inside, stride, how many units
+-- channels, factor of the inner channels, stride, number of units
 local INVERTED = { { 16, 1, 1, 1 }, { 24, 6, 2, 2 }, { 32, 6, 2, 3 }, { 64, 6, 2, 4 },
   { 96, 6, 1, 3 }, { 160, 6, 2, 3 }, { 320, 6, 1, 1 } }
 
@@ -130,7 +130,7 @@ end)
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Returns a multiplier as names of files have it: "1.0", "0.75", "0.5", "0.25".
+-- Returns a multiplier as in names of files: "1.0", "0.75", "0.5", "0.25".
 local function multiplier_text(multiplier)
   local text = ("%.2f"):format(multiplier)
   return (text == "1.00" or text == "0.50") and text:sub(1, -2) or text

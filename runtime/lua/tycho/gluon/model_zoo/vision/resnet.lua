@@ -37,7 +37,7 @@ local function define_unit(name, set_up, forward)
 end
 
 
--- Returns the shortcut of version 1 where sizes change.
+-- Returns the shortcut of version 1 if sizes change, else nil.
 local function shortcut_v1(a)
   local path = nn.HybridSequential{ prefix = "" }
   path:add(nn.Conv2D{ a.channels, 1, strides = a.stride, use_bias = false,
@@ -46,8 +46,8 @@ local function shortcut_v1(a)
 end
 
 
--- The sums of both forwards have the reference's order, since it orders the arguments of exported
--- networks.
+-- The operands of the sums in both forwards have the reference's order, which determines the order
+-- of arguments of exported networks.
 local function forward_basic_v1(self, x)
   local y, shortcut = self.body(x), self.downsample
   return apply_relu((shortcut and shortcut(x) or x) + y)
@@ -83,13 +83,13 @@ local BottleneckV1 = define_unit("BottleneckV1", function(self, a)
 end, forward_bottleneck_v1)
 
 
--- Returns the shortcut of version 2, where sizes change.
+-- Returns the shortcut of version 2 if sizes change, else nil.
 local function shortcut_v2(a)
   return nn.Conv2D{ a.channels, 1, a.stride, use_bias = false, in_channels = a.in_channels }
 end
 
 
---- As BasicBlockV1, normalization before each convolution.
+--- Like BasicBlockV1, with normalization before each convolution.
 local BasicBlockV2 = define_unit("BasicBlockV2", function(self, a)
   self.bn1 = nn.BatchNorm()
   self.conv1 = conv3x3(a.channels, a.stride, a.in_channels)
@@ -105,7 +105,7 @@ end, function(self, x)
   return self.conv2(y) + residual
 end)
 
---- As BottleneckV1, normalization before each convolution.
+--- Like BottleneckV1, with normalization before each convolution.
 local BottleneckV2 = define_unit("BottleneckV2", function(self, a)
   local inner = math.floor(a.channels / 4)
   self.bn1 = nn.BatchNorm()
@@ -132,7 +132,7 @@ local NET = { { "block", "any" }, { "layers", "list" }, { "channels", "list" },
   { "classes", "positive", 1000 }, { "thumbnail", "boolean", false } }
 
 
--- Adds the first layers: one convolution for thumbnails.
+-- Adds the first layers; for thumbnails a single convolution.
 local function add_stem(features, channels, thumbnail)
   if thumbnail then
     features:add(conv3x3(channels, 1, 0))
@@ -143,7 +143,7 @@ local function add_stem(features, channels, thumbnail)
 end
 
 
--- Adds the stages of units, each but the first with half the resolution.
+-- Adds the stages of units; each stage except the first halves the resolution.
 local function add_stages(features, a)
   for i, count in ipairs(a.layers) do
     local channels, before = a.channels[i + 1], a.channels[i]
@@ -191,7 +191,7 @@ local ResNetV1 = define_net("ResNetV1", function(features, a)
   features:add(nn.GlobalAvgPool2D())
 end)
 
---- As ResNetV1, of units that normalize first.
+--- Like ResNetV1, with units that normalize first.
 -- @type ResNetV2
 local ResNetV2 = define_net("ResNetV2", function(features, a)
   features:add(nn.BatchNorm{ scale = false, center = false })
@@ -205,7 +205,7 @@ end)
 
 local BASIC, BOTTLENECK = { 64, 64, 128, 256, 512 }, { 64, 256, 512, 1024, 2048 }
 
--- layers of a name -> units, units per stage, channels
+-- number in a name -> kind of unit, units per stage, channels
 local SIZES = {
   [18]  = { "basic", { 2, 2, 2, 2 }, BASIC },
   [34]  = { "basic", { 3, 4, 6, 3 }, BASIC },
