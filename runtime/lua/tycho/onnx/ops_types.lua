@@ -141,9 +141,9 @@ end
 
 
 --- Returns a value cast to a type of ONNX.
--- @tparam Node n its attributes say how floats of few bits are rounded
 -- @tparam Node n has the attributes for rounding to floats of few bits
 -- @tparam Value x
+-- @tparam table kind as `tensor.type_of` returns it
 function value.cast_to_kind(n, x, kind)
   local from, to = INTEGERS[x.onnx_type or x.dtype], INTEGERS[kind.name]
   if x.onnx_type == kind.name then

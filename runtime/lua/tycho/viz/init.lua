@@ -52,7 +52,7 @@ local SUMMARY = args.form("viz.print_summary", {
   { "positions", four_ends, { 0.44, 0.64, 0.74, 1 } },
 })
 
---- Prints a summary of a network, a table of its layers, and returns the text.
+--- Prints a summary of the model, a table of its layers, and returns it as text.
 --
 -- Parameters are counted from inferred shapes, each once: at the first layer that reads it.
 -- @tparam Symbol symbol
