@@ -31,8 +31,11 @@ static size_t process_read_file(char *text, size_t size, int pid, const char *na
   return n;
 }
 
-/* fields of /proc/PID/stat, counted from 1 (proc(5)); bytes of a buffer for it */
-enum { FIELD_STATE = 3, FIELD_START = 22, STAT = 512 };
+enum {
+  FIELD_STATE = 3,                                    /* in /proc/PID/stat, from 1 (proc(5)) */
+  FIELD_START = 22,                                   /* in the same file */
+  STAT = 512                                          /* bytes of a buffer for it */
+};
 
 /* Returns a field of /proc/PID/stat (3 or more), with a space before it, in `text`; NULL: there is
 ** no such process. */

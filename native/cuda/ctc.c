@@ -44,7 +44,7 @@ static int ctc_forward(struct call *c)
       cuda_type(count ? count->d.dtype : TY_F32));
 }
 
-/* Sizes of the gradient; in: head gradient, the gradient that ctc_forward wrote. */
+/* Sizes of the gradient. in: head gradient, the gradient that ctc_forward wrote. */
 struct scale_args { int64_t n, samples, classes; };
 static int64_t scale_sizes(const struct call *c, void *s)
 {

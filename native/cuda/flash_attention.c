@@ -36,7 +36,7 @@ struct attention_tiles {
   struct tile_extra extra;
   struct attention_packing packing;
   int first;                                          /* index of the first input of forward */
-  /* indices of the optional inputs; -1: absent */
+  /* indices of the optional inputs, -1 if absent */
   int mask, bias, valid_length, offset;
   int end;                                            /* index after the last input of forward */
   int64_t d;                                          /* size of a key, in numbers */

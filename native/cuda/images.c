@@ -77,7 +77,7 @@ static int64_t border_sizes(const struct call *c, void *to)
   return s->n;
 }
 
-/* Sizes of a flip; cuda_what is the axis. */
+/* Sizes of a flip. The axis is cuda_what. */
 struct flip_args { int64_t n, size, inner; };
 static int64_t flip_sizes(const struct call *c, void *s)
 {

@@ -168,8 +168,10 @@ int recurrent_dropout(
 /* Most bytes of a weight that a block reads from the cache at each step: at 64 bytes per cycle and
 ** 1.7 GHz they take as long as the two launches of a step, about 4 us. */
 enum { STREAMED = 448 << 10 };
-/* Most samples of a block whose sums fit in registers; WIDE: float64. */
-enum { MOST_SAMPLES = 4, MOST_SAMPLES_WIDE = 2 };
+enum {
+  MOST_SAMPLES = 4,                                   /* with sums in registers */
+  MOST_SAMPLES_WIDE = 2                               /* the same in float64 */
+};
 enum { FEW_THREADS = 256, MANY_THREADS = 1024, LOAD = 16 };
 /* Elements of a weight below which FEW_THREADS are enough. */
 enum { SMALL_WEIGHT = 1 << 14 };

@@ -37,7 +37,7 @@ static const char *soft_refuse(const struct call *c)
       : "data is not of a float dtype";
 }
 
-/* held: packs of a row in a thread's registers; 0: rows are read repeatedly. */
+/* held: packs of a row in a thread's registers, or 0: rows are read repeatedly. */
 struct soft_plan { int64_t rows; int team, pack, held; };
 
 /* Returns the plan of a softmax. wider: the dtype with the larger elements; most: elements in a
@@ -211,7 +211,7 @@ static int cross_forward(struct call *c)
   return cuda_reduce(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
 }
 
-/* Sizes of the gradient; in: head gradient (1,), data, label. */
+/* Sizes of the gradient. in: head gradient (1,), data, label. */
 struct cross_args { int64_t rows, k, team; };
 static int64_t cross_sizes(const struct call *c, void *s)
 {

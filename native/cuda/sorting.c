@@ -217,7 +217,7 @@ static int run_topk(struct call *c)
                 : order_lines(c, NULL, &c->out[0], NULL);
 }
 
-/* Sizes of the gradient; in: head gradient, and the indices of its elements, which are missing if
+/* Sizes of the gradient. in: head gradient, and the indices of its elements, which are missing if
 ** the results have no gradient. */
 struct sort_back_args { int64_t count, n, k, inner, bits; };
 static int64_t sort_back_sizes(const struct call *c, void *s)

@@ -4,8 +4,11 @@
 */
 #include "io/det_augment.h"
 
-/* numbers of a label: least of its header; least and most of an object */
-enum { LEAST_HEADER = 2, LEAST_OBJECT = 5, MOST_OBJECT = 1 << 20 };
+enum {
+  LEAST_HEADER = 2,                                   /* fewest numbers of a label's header */
+  LEAST_OBJECT = 5,                                   /* fewest numbers of an object */
+  MOST_OBJECT = 1 << 20                               /* most numbers of an object */
+};
 enum { FORCE, SHRINK, FIT };
 enum { CENTER, OVERLAP };
 

@@ -17,8 +17,11 @@
 #include "io/label_list.h"
 #include "io/record_file.h"
 
-/* bytes of the head of an image in a record; most threads; numbers before the objects of a label */
-enum { HEADER = 24, MOST_THREADS = 64, SIZES = 4 };
+enum {
+  HEADER = 24,                                        /* bytes before an image in a record */
+  MOST_THREADS = 64,                                  /* most threads that decode */
+  SIZES = 4                                           /* numbers before a label's objects */
+};
 
 struct decode_job {
   int64_t at, epoch;

@@ -6,7 +6,7 @@
 
 /* Its labels are value[at] .. value[at + n - 1] of the list. */
 struct label_row { int64_t id, at, n; };
-/* Rows are sorted by id; rows with the same id keep the order of the file. */
+/* Rows are sorted by id. Rows with the same id keep the order of the file. */
 struct label_list { struct label_row *row; float *value; int64_t n, values; int cap, cap_value; };
 
 /* Reads a list into *out, which must be zero-initialised. width: labels of each row; 0: any number

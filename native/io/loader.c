@@ -13,8 +13,11 @@
 #include "base/system.h"
 #include "io/source.h"
 
-/* most threads; most samples that a thread takes at once; least chunks of a batch per thread */
-enum { MOST_WORKERS = 256, MOST_CHUNK = 16, CHUNKS_PER_WORKER = 4 };
+enum {
+  MOST_WORKERS = 256,                                 /* most threads */
+  MOST_CHUNK = 16,                                    /* most samples taken at once */
+  CHUNKS_PER_WORKER = 4                               /* fewest chunks per thread */
+};
 /* nanoseconds that an idle thread waits before it ends */
 #define IDLE_NS 50000000
 

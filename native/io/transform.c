@@ -3,8 +3,10 @@
 #include "base/convert.h"
 #include "io/transform.h"
 
-/* largest side of an image; random windows that are tried before the centre */
-enum { MOST_SIDE = 1 << 20, CROP_TRIES = 10 };
+enum {
+  MOST_SIDE = 1 << 20,                                /* longest side of an image, pixels */
+  CROP_TRIES = 10                                     /* random windows before the centre */
+};
 
 static const char *const STEP_NAMES[TY_STEPS] = {
   [TY_STEP_RESIZE] = "Resize", [TY_STEP_CROP] = "CropResize", [TY_STEP_CENTER_CROP] = "CenterCrop",

@@ -19,8 +19,10 @@ void op_register(const struct op *const *list, int n)
 
 /* -- lookup ------------------------------------------------------------------------------------ */
 
-/* entries of the hash table; most operators */
-enum { SLOTS = 4096, MOST = SLOTS / 2 };
+enum {
+  SLOTS = 4096,                                       /* entries of the hash table */
+  MOST = SLOTS / 2                                    /* most operators */
+};
 struct named_op { const char *name; const struct op *op; };
 static struct {
   pthread_once_t once;

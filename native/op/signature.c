@@ -16,8 +16,10 @@ struct interned {
   enum text_kind kind;
   union text_list list;
 };
-/* chains of the hash table; lists of 1, 2, 4 ... numbered ports */
-enum { CHAINS = 1024, POWERS = 32 };
+enum {
+  CHAINS = 1024,                                      /* chains of the hash table */
+  POWERS = 32                                         /* lists of 1, 2, 4 ... ports */
+};
 static struct {
   pthread_mutex_t lock;
   struct arena arena;

@@ -12,7 +12,7 @@
 struct back_job {
   struct flash f;
   struct flash_side dy;                               /* gradient of the output */
-  struct flash_side dq, dk, dv;                       /* results; p NULL: unused */
+  struct flash_side dq, dk, dv;                       /* results, with p NULL if unused */
   struct flash_grid dbias;                            /* result; x NULL: unused */
   int64_t units[4];                                   /* dbias: tasks along each of its axes */
   bool keys_apart;                                    /* tasks compute either dq or dk and dv */

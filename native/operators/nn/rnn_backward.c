@@ -229,7 +229,7 @@ static void copy_or_clear(
 
 /* -- one layer in one direction ---------------------------------------------------------------- */
 
-/* The given gradients dy, dhy and dcy, and those to compute; NULL: none. */
+/* The given gradients dy, dhy and dcy, and those to compute, NULL if there are none. */
 struct rnn_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
 
 /* Runs steps from .. from + count - 1 backwards, then computes the gradients that follow from those

@@ -32,8 +32,10 @@ static int sums_shape(struct infer *s)
 
 /* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
-/* maximum pieces of an array; minimum elements of a piece, if there are several */
-enum { PIECES = 64, LEAST = 4096 };
+enum {
+  PIECES = 64,                                        /* most pieces of an array */
+  LEAST = 4096                                        /* fewest elements of a piece */
+};
 struct pieces {
   const struct operand *x;
   int64_t n, chunk;

@@ -2,8 +2,10 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-/* COLUMNS: columns of a unit of work; LOOK: rows between two checks for Ctrl-C */
-enum { COLUMNS = 256, LOOK = 64 };
+enum {
+  COLUMNS = 256,                                      /* columns of a unit of work */
+  LOOK = 64                                           /* rows between checks for Ctrl-C */
+};
 struct cumsum_param { int64_t axis, dtype; };
 static const struct param running_params[] = {
   { "axis",  P_INT,   offsetof(struct cumsum_param, axis),  "None",
