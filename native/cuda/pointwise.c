@@ -7,7 +7,7 @@
 #include "cuda/cuda.h"
 #include "cuda/reduce.h"
 
-/* WAVES: most blocks per multiprocessor; ARGUMENTS, ONE_LOOP: bytes of a launch's arguments, and of
+/* WAVES: most blocks per multiprocessor. ARGUMENTS, ONE_LOOP: bytes of a launch's arguments, and of
 ** one loop's. */
 enum { BLOCK_THREADS = 256, WAVES = 16, ARGUMENTS = 4096,
        ONE_LOOP = 8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8 };

@@ -35,7 +35,7 @@ struct recurrent_pass {
   int64_t layer;
   int64_t d;                                          /* direction: 0, 1 */
   int64_t in;                                         /* columns of x */
-  /* offsets in the parameters: weights of inputs, state, projection; both biases */
+  /* offsets in the parameters: weights of inputs, state, projection, both biases */
   int64_t wx, wh, wr, bx, bh;
   const void *x;
   void *y;                                            /* this direction's part of the output */

@@ -2,12 +2,12 @@
 #include "cuda/row.h"
 #include "kernel/vec/vec.h"
 
-/* Constants of kernels/sort.cu. SHORT, TILE: most elements that a warp and a block sort; DIGIT:
-** bits of a digit; DIGITS: its values; KEY, TICKET: bytes of a sort_key and of a ticket. */
+/* Constants of kernels/sort.cu. SHORT, TILE: most elements that a warp and a block sort. DIGIT:
+** bits of a digit. DIGITS: its values. KEY, TICKET: bytes of a sort_key and of a ticket. */
 enum { SHORT = 32, TILE = 2048, DIGIT = 8, DIGITS = 1 << DIGIT, KEY = 16, TICKET = 16 };
 enum { EACH = TILE / CUDA_BLOCK };                    /* elements of a tile per thread */
 
-/* The lines of an array (outer, n, inner) along the middle axis. lines: outer * inner; k: how many
+/* The lines of an array (outer, n, inner) along the middle axis. lines: outer * inner. k: how many
 ** first elements of each are requested. */
 struct sorted_lines { int64_t lines, n, inner, k; };
 

@@ -23,7 +23,7 @@ struct kind {
   const struct reads *reads;
   /* which outputs may use the memory of which inputs; NULL: none */
   const struct in_place *in_place;
-  /* given: inputs that the call passed; the rest of nin are variables made for it */
+  /* given: inputs that the call passed. The rest of nin are variables made for it */
   int nattr, nin, given;
   int nout;                                           /* all outputs */
   int nreal;                                          /* outputs without private ones */

@@ -23,6 +23,6 @@ int  record_file_read(const struct record_file *f, int64_t at, struct buffer *te
     int64_t *next);
 
 /* What precedes the image file in a record. `label` points into the record. listed: the labels
-** follow the head; else there is one, in the head. bytes: length of head and labels. */
+** follow the head, else there is one, in the head. bytes: length of head and labels. */
 struct image_head { const float *label; int64_t labels, bytes, id; bool listed; };
 int  image_head_read(const char *text, int64_t n, struct image_head *out);

@@ -183,7 +183,7 @@ int   op_unknown(const char *name);
 int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);
 /* An input or output. */
 struct port { const char *name; bool mutated, overwritten, hidden, secret; };
-/* nvisible: outputs that composition sees; nreal: outputs without private ones */
+/* nvisible: outputs that composition sees. nreal: outputs without private ones */
 struct ports { const struct port *in, *out; int nin, nout, nvisible, nreal; };
 /* Finds the ports for these parameters; they are in the arena or live as long as the process. n:
 ** number of inputs of a variadic operator, -1: as the parameters say. */

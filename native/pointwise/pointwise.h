@@ -109,7 +109,7 @@ int pw_run(
 ** may be started together. Without it, ends that, and starts all of them. */
 int pw_together(int device, bool begin);
 /* A reduction at the end of a program: elements are not stored in `operand`, which has the shape of
-** the space in the loop, but reduced over axes of the space; the operand's memory gets results of
+** the space in the loop, but reduced over axes of the space. The operand's memory gets results of
 ** `dtype`. */
 struct pw_end { int operand, kind, finish, dtype; struct reduce over; };
 /* Returns whether programs on the device may end with a reduction. */

@@ -22,7 +22,7 @@ static const struct param correlation_params[] = {
   { 0 }
 };
 
-/* h, w: height and width without padding; H, W: with it; radius, side: displacements to each side
+/* h, w: height and width without padding. H, W: with it. radius, side: displacements to each side
 ** and in all, along an axis. */
 struct geometry { int64_t n, c, h, w, H, W, out_h, out_w, radius, side; };
 

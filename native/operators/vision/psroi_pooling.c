@@ -117,8 +117,8 @@ static struct ps_region read_region(const struct psroi_call *k, int64_t n, doubl
   return ps_region(&k->s, v, shift);
 }
 
-/* A bin of one channel of the result. out: index in the result; position: row and column of the
-** bin; plane: index in data of the plane that it reads. */
+/* A bin of one channel of the result. out: index in the result. position: row and column of the
+** bin. plane: index in data of the plane that it reads. */
 struct psroi_bin { int64_t region, out, channel, position[2], plane; };
 
 /* Returns bin i of region n, counted over channels, rows and columns. */
