@@ -63,9 +63,12 @@ struct rnn_run {
   void  *kept;
   void  *layer[2];                                    /* outputs of inner layers, or gradients */
   void  *dropped;                                     /* a layer's input after dropout */
-  /* forward: b_x + b_h, input product of some steps, gru: recurrent product, inner product of the
-  ** candidate, lstm: cell, state before its projection */
-  void  *bias, *pre, *hx, *hn, *c, *hidden;
+  void  *bias;                                        /* forward: b_x + b_h */
+  void  *pre;                                         /* input product of some steps */
+  void  *hx;                                          /* gru: recurrent product */
+  void  *hn;                                          /* gru: inner product of the candidate */
+  void  *c;                                           /* lstm: cell */
+  void  *hidden;                                      /* state before its projection */
   void  *dgx, *dgh;                                   /* backward: of the gates; gru has two */
   void  *dh;                                          /* backward: of the state */
   void  *dc;                                          /* backward: of the cell */
