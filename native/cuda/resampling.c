@@ -56,7 +56,7 @@ static int up_forward(struct call *c)
   return run_bilinear(c, "repeat_kernels", &c->in[0].d, n, n, c->out[0].p, c->in[0].p, c->in[1].p);
 }
 
-/* Computes the gradients; in: head gradient; for bilinear also data and weight. */
+/* Computes the gradients. in: head gradient, for bilinear also data and weight. */
 static int up_backward(struct call *c)
 {
   if (!is_bilinear(c)) return repeat_pixels(c, c->out, c->nout, &c->in[0], true);

@@ -53,7 +53,7 @@ struct storage {
   bool lasting;
   void   (*release)(void *owner, void *data);         /* frees the bytes; NULL: borrowed */
   void    *owner;
-  /* where the bytes will come from; NULL: they are there; atomic */
+  /* atomic: where the bytes will come from, NULL if they have been written */
   struct storage_source *source;
   /* Recorded calls that read these bytes and are not submitted yet (lazy/backlog.c). Atomic. */
   int32_t  awaited;

@@ -1,4 +1,4 @@
-/* stream.c - options of iterators; reading files that may be compressed; lines. */
+/* stream.c - options of iterators, and reading of files, compressed or not, by bytes and lines. */
 #include <ctype.h>
 #include <errno.h>
 #include "base/system.h"

@@ -97,7 +97,7 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
 
 /* Elements. */
 enum {
-  LONG_ROW = 64,     /* least elements of a row that is cut into blocks of its own */
+  LONG_ROW = 64,      /* fewest elements of a row that is cut into pieces */
   WHOLE    = 1 << 14, /* most elements of a block without slots */
   /* most elements of a block where half types become float32: with 2,048, a page, arrays in memory
   ** took 1.1 to 2 times as long, and longer with prefetching */

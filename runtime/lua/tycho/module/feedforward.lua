@@ -164,7 +164,7 @@ end
 
 
 -- Runs batches until the iterator ends or, with an epoch size, that number of batches; the next
--- epoch then continues where the iterator stands.
+-- epoch then continues at the iterator's position.
 local function run_epoch(self, m, a, metric, train, at)
   local size = self.epoch_size
   metric:reset()

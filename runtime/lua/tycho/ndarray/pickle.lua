@@ -537,7 +537,7 @@ local STOP = OPCODES.STOP:byte()
 
 
 --- Reads one pickle, which other data may follow.
--- @tparam table cursor as `file_cursor.new` gives, at the first byte; it is moved behind the pickle
+-- @tparam table cursor as `file_cursor.new` gives, at the first byte; it is moved past the pickle
 -- @tparam table options functions: path of a class or function -> `f(arguments)`, which returns the
 --   object; persistent: `f(id)` returns the object with a persistent id
 -- @return the object; E(format) if the data is not a pickle

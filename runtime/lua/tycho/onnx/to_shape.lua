@@ -9,7 +9,7 @@ local tables = require "tycho.core.tables"
 
 local to = {}
 
-local MOST = 2 ^ 31 - 1                                  -- an end behind all elements
+local MOST = 2 ^ 31 - 1                                  -- an end after all elements
 
 
 -- Shapes ------------------------------------------------------------------------------------------
